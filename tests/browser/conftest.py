@@ -1,0 +1,204 @@
+"""A Streamlit server and a real browser for the tests of this folder.
+
+``serve`` starts an app once per session and hands out its address; ``page`` opens it in a fresh
+visitor's browser; ``settled`` waits until the app has nothing left to do; ``problems`` lists what
+went wrong in a page (errors in the console, failed requests, requests to other machines).
+"""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import Browser, ConsoleMessage, Page, Request, Route, sync_playwright
+
+ROOT = Path(__file__).resolve().parents[2]
+START_SECONDS = 60.0
+WAIT_MS = 30_000
+BROWSER_ARGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+Serve = Callable[..., str]
+OpenPage = Callable[..., Page]
+
+
+def find_chromium() -> str | None:
+    """The browser to use: ``VIT_CHROMIUM``, else one on the path; None means Playwright's own."""
+    if chosen := os.environ.get("VIT_CHROMIUM"):
+        return chosen
+    found = (shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome"))
+    return next(filter(None, found), None)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_until_healthy(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    """Return when the server answers; raise with its log if it ends or stays silent."""
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            with urllib.request.urlopen(f"{url}/_stcore/health", timeout=2) as answer:
+                if answer.status == 200:
+                    return
+        except (urllib.error.URLError, ConnectionError, TimeoutError):
+            time.sleep(0.05)
+    raise RuntimeError(f"the app did not start:\n{log.read_text()}")
+
+
+@pytest.fixture(scope="session")
+def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve]:
+    """``serve(app, env=None)`` → the address of a server running ``app`` (one per app and env).
+
+    ``app`` is relative to the repository's root; ``env`` adds to the environment.
+    """
+    running: dict[tuple[str, frozenset[tuple[str, str]]], tuple[str, subprocess.Popen[bytes]]] = {}
+
+    def start(app: str | Path, env: Mapping[str, str] | None = None) -> str:
+        key = (str(app), frozenset((env or {}).items()))
+        if key in running:
+            return running[key][0]
+        port = free_port()
+        url = f"http://127.0.0.1:{port}"
+        log = tmp_path_factory.mktemp("server") / "log.txt"
+        command = [sys.executable, "-m", "streamlit", "run", str(ROOT / app)]
+        options = {
+            "server.address": "127.0.0.1",
+            "server.port": port,
+            "server.headless": "true",
+            "server.fileWatcherType": "none",
+            "browser.gatherUsageStats": "false",
+        }
+        command += [f"--{name}={value}" for name, value in options.items()]
+        with log.open("wb") as out:
+            process = subprocess.Popen(
+                command,
+                cwd=ROOT,
+                env={**os.environ, "PYTHONPATH": str(ROOT), **(env or {})},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+            )
+        running[key] = (url, process)
+        wait_until_healthy(url, process, log)
+        return url
+
+    yield start
+    for _, process in running.values():
+        process.terminate()
+    for _, process in running.values():
+        try:
+            process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=find_chromium(), args=BROWSER_ARGS)
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def watched() -> dict[Page, list[str]]:
+    return {}
+
+
+@pytest.fixture
+def page(browser: Browser, watched: dict[Page, list[str]]) -> Iterator[OpenPage]:
+    """``page(url, width=, height=, dark=, touch=, pixel_ratio=, …)`` → the page of a new visitor.
+
+    Requests to other machines are refused and listed by ``problems``.
+    """
+    contexts = []
+
+    def open_page(
+        url: str,
+        *,
+        width: int = 1280,
+        height: int = 900,
+        dark: bool = False,
+        touch: bool = False,
+        pixel_ratio: float = 1,
+        reduced_motion: bool = False,
+    ) -> Page:
+        context = browser.new_context(
+            viewport={"width": width, "height": height},
+            color_scheme="dark" if dark else "light",
+            has_touch=touch,
+            device_scale_factor=pixel_ratio,
+            reduced_motion="reduce" if reduced_motion else "no-preference",
+            accept_downloads=True,
+        )
+        contexts.append(context)
+        context.set_default_timeout(WAIT_MS)
+        opened = context.new_page()
+        problems = watched[opened] = []
+
+        def guard(route: Route) -> None:
+            if urlsplit(route.request.url).hostname in ("127.0.0.1", "localhost"):
+                route.continue_()
+            else:
+                problems.append(f"left this machine: {route.request.url}")
+                route.abort()
+
+        def on_console(message: ConsoleMessage) -> None:
+            if message.type == "error":
+                problems.append(f"console: {message.text}")
+
+        def on_failed(request: Request) -> None:
+            # A request that the browser drops because the visitor moved on is no failure.
+            if request.failure != "net::ERR_ABORTED":
+                problems.append(f"request failed: {request.url} ({request.failure})")
+
+        opened.route("http*://**/*", guard)
+        opened.on("console", on_console)
+        opened.on("pageerror", lambda error: problems.append(f"error: {error}"))
+        opened.on("requestfailed", on_failed)
+        opened.goto(url)
+        return opened
+
+    yield open_page
+    for context in contexts:
+        context.close()
+
+
+@pytest.fixture
+def problems(watched: dict[Page, list[str]]) -> Callable[[Page], list[str]]:
+    """``problems(page)`` → one line for everything that went wrong in the page so far."""
+    return lambda page: watched[page]
+
+
+@pytest.fixture(scope="session")
+def settled() -> Callable[[Page], Page]:
+    """``settled(page)`` → the page, once the script has run to its end and every part is drawn."""
+
+    def wait(page: Page) -> Page:
+        page.wait_for_selector(
+            "[data-testid=stApp][data-test-script-state=notRunning]", state="attached"
+        )
+        page.wait_for_selector("[data-testid=stSkeleton]", state="detached")
+        return page
+
+    return wait
