@@ -1,0 +1,1 @@
+"""Streamlit code that the pages share."""

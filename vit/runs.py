@@ -1,0 +1,262 @@
+"""The run directory: the one place where training, the command line and the app meet.
+
+    config.json          recipe, model, class names, channel mean and std, seed, versions
+    model.safetensors    the kept weights, float32
+    metrics.jsonl        one row for each epoch
+    snapshots/           epoch-NNNN.safetensors, half precision
+    predictions.npz      labels and probabilities on the test split, with its fingerprint
+    status.json          what the training process is doing, replaced atomically
+    resume.safetensors   what exact resuming needs (never committed)
+
+Shipped runs in ``checkpoints/`` and the visitor's own in ``runs/`` look the same. Nothing here is
+a pickle. Every file is written beside its place and moved there, so a reader never sees half of
+one, and a crash leaves the last whole one.
+"""
+
+import json
+import os
+import re
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from vit.config import ViTConfig
+from vit.model import VisionTransformer
+
+CONFIG = "config.json"
+MODEL = "model.safetensors"
+METRICS = "metrics.jsonl"
+PREDICTIONS = "predictions.npz"
+STATUS = "status.json"
+RESUME = "resume.safetensors"
+_SNAPSHOT = re.compile(r"epoch-(\d{4,})\.safetensors")
+
+
+class RunError(ValueError):
+    """A run directory that cannot be used; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A trained model with what is needed to use it. ``mean`` and ``std`` are per channel, on the
+    scale 0 … 1; ``epoch`` is the epoch whose weights the model holds."""
+
+    path: Path
+    config: dict[str, Any]
+    model: VisionTransformer
+    class_names: tuple[str, ...]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    epoch: int
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    @property
+    def model_config(self) -> ViTConfig:
+        return self.model.config
+
+
+def load_run(path: str | Path, epoch: int | None = None) -> Run:
+    """Open a run with its kept weights, or as it was after ``epoch``.
+
+    The model is in evaluation mode and frozen, so that threads may share it.
+
+    Raises:
+        RunError: if the directory is no run, lacks that snapshot, or holds damaged files.
+    """
+    path = Path(path)
+    config = read_config(path)
+    try:
+        model_config = ViTConfig.from_dict(config["model"])
+        class_names = tuple(map(str, config["class_names"]))
+        mean, std = (tuple(map(float, config[key])) for key in ("mean", "std"))
+        kept_epoch = int(config.get("kept_epoch", 0))
+    except (KeyError, TypeError, ValueError) as error:
+        raise RunError(
+            f"The settings in {path / CONFIG} cannot be used: {error} Train the run again, "
+            f"or choose another."
+        ) from error
+    if len(class_names) != model_config.num_classes or not (
+        len(mean) == len(std) == model_config.in_chans
+    ):
+        raise RunError(
+            f"The settings in {path / CONFIG} do not fit each other: {len(class_names)} class "
+            f"names, {len(mean)} means and {len(std)} deviations for {model_config.num_classes} "
+            f"classes and {model_config.in_chans} channels. Train the run again."
+        )
+    weights = load_weights(path / MODEL if epoch is None else snapshot_path(path, epoch))
+    with torch.device("meta"):
+        model = VisionTransformer(model_config)
+    try:
+        model.load_state_dict(weights, assign=True)
+    except RuntimeError as error:
+        raise RunError(
+            f"The weights in {path} are not those of the model in its {CONFIG}. "
+            f"Restore both from one run, or train it again."
+        ) from error
+    model.eval().requires_grad_(False)
+    return Run(path, config, model, class_names, mean, std, kept_epoch if epoch is None else epoch)
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """The settings of a run.
+
+    Raises:
+        RunError: if there is no such file or it is damaged.
+    """
+    try:
+        config = json.loads((path / CONFIG).read_text())
+    except FileNotFoundError as error:
+        raise RunError(
+            f"{path} is not a run: it has no {CONFIG}. Name a folder that "
+            f"`python -m vit.train` wrote, such as checkpoints/cifar10."
+        ) from error
+    except (OSError, ValueError) as error:
+        raise RunError(
+            f"{path / CONFIG} is damaged ({error}). Restore it, or train the run again."
+        ) from error
+    if not isinstance(config, dict):
+        raise RunError(f"{path / CONFIG} is damaged. Restore it, or train the run again.")
+    return config
+
+
+def load_weights(file: Path) -> dict[str, Tensor]:
+    """Tensors of a safetensors file, in float32.
+
+    Raises:
+        RunError: if the file is missing or damaged.
+    """
+    try:
+        return {name: tensor.float() for name, tensor in load_file(file).items()}
+    except FileNotFoundError as error:
+        raise RunError(
+            f"{file} is missing. The run may still be in its first epoch, or the snapshot was "
+            f"not kept: epochs kept are {list_epochs(file.parent.parent) or 'none'}."
+            if file.parent.name == "snapshots"
+            else f"{file} is missing. The run may still be in its first epoch; else train it again."
+        ) from error
+    except (OSError, SafetensorError) as error:
+        raise RunError(
+            f"{file} is damaged ({error}). Restore it, or train the run again."
+        ) from error
+
+
+def snapshot_path(path: Path, epoch: int) -> Path:
+    return path / "snapshots" / f"epoch-{epoch:04d}.safetensors"
+
+
+def list_epochs(path: str | Path) -> list[int]:
+    """Epochs of which the run kept a snapshot, in order; 0 is the untrained model."""
+    names = (_SNAPSHOT.fullmatch(file.name) for file in (Path(path) / "snapshots").glob("*"))
+    return sorted(int(match[1]) for match in names if match)
+
+
+def is_run(path: Path) -> bool:
+    """Whether the directory holds a model that can be opened."""
+    return (path / CONFIG).is_file() and (path / MODEL).is_file()
+
+
+def read_metrics(path: str | Path) -> list[dict[str, Any]]:
+    """The rows of a run's metrics, one for each epoch; none if there are none yet.
+
+    Raises:
+        RunError: if the file is damaged.
+    """
+    file = Path(path) / METRICS
+    if not file.exists():
+        return []
+    try:
+        rows = [json.loads(line) for line in file.read_text().splitlines()]
+    except (OSError, ValueError) as error:
+        raise RunError(f"{file} is damaged ({error}). Train the run again.") from error
+    return rows
+
+
+def read_predictions(path: str | Path) -> dict[str, Any]:
+    """``labels`` (n,) int64 and ``probabilities`` (n, classes) float32 on the test split, and the
+    split's ``fingerprint``.
+
+    Raises:
+        RunError: if there are none, or the file is damaged.
+    """
+    file = Path(path) / PREDICTIONS
+    try:
+        with np.load(file, allow_pickle=False) as stored:
+            return {
+                "labels": stored["labels"].astype(np.int64),
+                "probabilities": stored["probabilities"].astype(np.float32),
+                "fingerprint": str(stored["fingerprint"]),
+            }
+    except FileNotFoundError as error:
+        raise RunError(
+            f"{file.parent} has no predictions on the test split yet. They are written when "
+            f"training ends."
+        ) from error
+    except (OSError, ValueError, KeyError, EOFError) as error:
+        raise RunError(f"{file} is damaged. Train the run again, or restore the file.") from error
+
+
+def read_status(path: str | Path) -> dict[str, Any]:
+    """What the training process last said; empty for a run that has said nothing (or unreadably)."""
+    try:
+        status = json.loads((Path(path) / STATUS).read_text())
+    except (OSError, ValueError):
+        return {}
+    return status if isinstance(status, dict) else {}
+
+
+def write_atomically(file: Path, write: Callable[[Path], object]) -> None:
+    """Let ``write`` fill a file beside ``file``, then put it in place in one step."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    draft = file.with_name(f".{file.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    try:
+        write(draft)
+        os.replace(draft, file)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def write_json(file: Path, values: Any) -> None:
+    text = json.dumps(values, indent=1, ensure_ascii=False) + "\n"
+    write_atomically(file, lambda draft: draft.write_text(text))
+
+
+def write_metrics(path: Path, rows: list[dict[str, Any]]) -> None:
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    write_atomically(path / METRICS, lambda draft: draft.write_text(text))
+
+
+def write_weights(
+    file: Path, weights: dict[str, Tensor], metadata: dict[str, str] | None = None
+) -> None:
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
+    write_atomically(file, lambda draft: save_file(tensors, draft, metadata))
+
+
+def write_snapshot(path: Path, epoch: int, weights: dict[str, Tensor]) -> None:
+    write_weights(snapshot_path(path, epoch), {k: v.half() for k, v in weights.items()})
+
+
+def write_predictions(
+    path: Path, labels: np.ndarray, probabilities: np.ndarray, fingerprint: str
+) -> None:
+    def write(draft: Path) -> None:
+        with draft.open("wb") as file:
+            np.savez_compressed(
+                file,
+                labels=labels.astype(np.uint8 if labels.max(initial=0) < 256 else np.int64),
+                probabilities=probabilities.astype(np.float32),
+                fingerprint=np.array(fingerprint),
+            )
+
+    write_atomically(path / PREDICTIONS, write)

@@ -1,0 +1,482 @@
+"""Train a model by a recipe: ``python -m vit.train RECIPE``.
+
+One loop, in :func:`train`, that can be read from top to bottom. All chance comes from generators
+seeded by (seed, epoch), so a run that was cut off goes on from its last whole epoch exactly as if
+nothing had happened, and ``torchrun`` with several processes draws what one process would.
+"""
+
+import argparse
+import json
+import math
+import os
+import platform
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from safetensors import SafetensorError, safe_open
+from torch import Tensor, nn
+from tqdm import tqdm
+
+from vit import augment, runs
+from vit.data import DataError, Split, channel_stats, load_split, validation_split
+from vit.evaluate import choose_device, measure, predict_probabilities
+from vit.init import mimetic_
+from vit.model import VisionTransformer, count_parameters
+from vit.muon import Muon
+from vit.recipes import RECIPES, Recipe
+from vit.runs import RunError
+
+CHECK_EVERY = 10  # steps between looks at the loss; each look waits for a GPU
+HEARTBEAT = 2.0  # seconds between updates of status.json
+
+
+class NonFiniteLoss(RuntimeError):
+    """The loss became infinite or not a number; the message says at which step."""
+
+
+def train(
+    recipe: Recipe,
+    out: Path,
+    seed: int = 0,
+    data_dir: Path | None = None,
+    device: torch.device | None = None,
+    resume: bool = False,
+) -> None:
+    """Train by ``recipe`` into the run directory ``out``.
+
+    Raises:
+        RunError: if ``out`` holds another run, or there is nothing to resume.
+        DataError: if the data cannot be had.
+        NonFiniteLoss: if training diverges; the run keeps its last whole epoch.
+    """
+    device = device or choose_device("auto")
+    rank, workers = join_workers(device)
+    training, test = (load_split(recipe.dataset, part, data_dir) for part in ("train", "test"))
+    mean, std = channel_stats(training.images)
+    train_indices, val_indices = validation_split(training.labels, recipe.validation)
+    images, labels = on_device(training, train_indices, device)
+    val_images, val_labels = on_device(training, val_indices, device)
+    test_images, test_labels = on_device(test, None, device)
+
+    torch.manual_seed(seed)
+    model = VisionTransformer(recipe.model)
+    if recipe.init == "mimetic":
+        mimetic_(model, torch.Generator().manual_seed(seed))
+    model.to(device)
+    optimizers = make_optimizers(model, recipe)
+
+    steps_per_epoch = len(images) // recipe.batch_size
+    if not steps_per_epoch or recipe.batch_size % workers:
+        raise RunError(
+            f"A batch of {recipe.batch_size} cannot be cut from {len(images)} training pictures "
+            f"for {workers} process(es). Choose a smaller batch that their number divides."
+        )
+    total_steps = recipe.epochs * steps_per_epoch
+    mine = slice(
+        rank * recipe.batch_size // workers, (rank + 1) * recipe.batch_size // workers
+    )
+    kept_patches = max(1, round(recipe.kept_patches * recipe.model.num_patches))
+    config = {
+        "format": 1,
+        "recipe": recipe.to_dict(),
+        "model": recipe.model.to_dict(),
+        "class_names": list(training.class_names),
+        "mean": mean,
+        "std": std,
+        "seed": seed,
+        "parameters": count_parameters(model),
+        "fingerprints": {"train": training.fingerprint, "test": test.fingerprint},
+        "versions": {
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "numpy": np.__version__,
+        },
+    }
+    first_epoch, rows = open_run(out, config, resume, model, optimizers, writes=rank == 0)
+    report = StatusReport(out, total_steps, enabled=rank == 0)
+    best = max(rows, key=_merit, default=None)
+    bar = tqdm(
+        total=total_steps,
+        initial=(first_epoch - 1) * steps_per_epoch,
+        unit="step",
+        disable=None if rank == 0 else True,
+    )
+
+    try:
+        for epoch in range(first_epoch, recipe.epochs + 1):
+            started = time.perf_counter()
+            model.train()
+            totals = torch.zeros(3, dtype=torch.float64, device=device)  # loss, right, gradient
+            generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
+            order = torch.randperm(len(images), generator=generator)
+            for index in range(steps_per_epoch):
+                step = (epoch - 1) * steps_per_epoch + index
+                batch = order[index * recipe.batch_size :][: recipe.batch_size]
+                drawn = augment.draw(
+                    batch, epoch, recipe.crop_padding, recipe.flip, generator, seed
+                )
+                kept = None
+                if step < recipe.kept_patches_until * total_steps:
+                    kept = augment.keep_patches(
+                        len(batch), recipe.model.num_patches, kept_patches, generator
+                    )[mine].to(device)
+                batch = batch[mine].to(device)
+                x = augment.crop_and_flip(
+                    images[batch], drawn[mine].to(device), recipe.crop_padding, recipe.padding_mode
+                )
+                x = augment.normalize(x, mean, std)
+                factor = learning_rate_factor(recipe, step, steps_per_epoch)
+                for group in (group for optimizer in optimizers for group in optimizer.param_groups):
+                    group["lr"] = factor * group["peak_lr"]
+
+                with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+                    logits = model(x, kept)
+                loss = F.cross_entropy(
+                    logits.float(), labels[batch], label_smoothing=recipe.label_smoothing
+                )
+                loss.backward()
+                if workers > 1:
+                    average_gradients(model, workers)
+                norm = nn.utils.clip_grad_norm_(model.parameters(), recipe.clip_norm or math.inf)
+                for optimizer in optimizers:
+                    optimizer.step()
+                    optimizer.zero_grad(set_to_none=True)
+
+                with torch.no_grad():
+                    plain = F.cross_entropy(logits.float(), labels[batch], reduction="sum")
+                    right = (logits.argmax(1) == labels[batch]).sum()
+                    totals += torch.stack([plain, right, norm * len(batch)])
+                bar.update()
+                if index % CHECK_EVERY == 0 or index == steps_per_epoch - 1:
+                    if not math.isfinite(loss.item() + norm.item()):
+                        raise NonFiniteLoss(
+                            f"The loss or its gradient stopped being a finite number around step "
+                            f"{step + 1} of {total_steps}. Lower the learning rate, or warm up "
+                            f"for longer."
+                        )
+                    report("running", step + 1)
+
+            if workers > 1:
+                dist.all_reduce(totals)
+            if rank:
+                continue
+            seen = steps_per_epoch * recipe.batch_size
+            train_loss, train_accuracy, grad_norm = (totals / seen).tolist()
+            seconds = time.perf_counter() - started
+            row: dict[str, Any] = {
+                "epoch": epoch,
+                "step": epoch * steps_per_epoch,
+                "train_loss": train_loss,
+                "train_accuracy": train_accuracy,
+                "val_loss": None,
+                "val_accuracy": None,
+                "test_loss": None,
+                "test_accuracy": None,
+                "learning_rate": optimizers[-1].param_groups[0]["lr"],
+                "grad_norm": grad_norm,
+                "images_per_second": seen / seconds,
+                "seconds": seconds,
+            }
+            if len(val_images):
+                row |= _named("val", measure(model, val_images, val_labels, mean, std))
+            if recipe.test_every_epoch:
+                row |= _named("test", measure(model, test_images, test_labels, mean, std))
+            rows.append(row)
+            weights = model.state_dict()
+            if best is None or _merit(row) > _merit(best):
+                best = row
+                runs.write_weights(out / runs.MODEL, weights, {"epoch": str(epoch)})
+            if epoch in snapshot_epochs(recipe.epochs):
+                runs.write_snapshot(out, epoch, weights)
+            runs.write_metrics(out, rows)
+            save_state(out, epoch, config, model, optimizers)
+            bar.write(_line(row, recipe.epochs), file=sys.stderr)
+
+        if rank == 0:
+            finish(out, rows, test, mean, std, device)
+            report("finished", total_steps)
+    except BaseException as error:
+        state = "failed" if isinstance(error, Exception) else "interrupted"
+        report(state, bar.n, error=str(error) or type(error).__name__)
+        raise
+    finally:
+        bar.close()
+        if workers > 1:
+            dist.destroy_process_group()
+
+
+def on_device(
+    split: Split, indices: np.ndarray | None, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """Pictures (n, C, S, S) uint8 and labels (n,) int64 of a part of a split, all of it at once:
+    CIFAR-10 takes 150 MB."""
+    part = slice(None) if indices is None else indices
+    images = torch.from_numpy(np.array(split.images[part]))
+    return images.to(device), torch.from_numpy(np.array(split.labels[part])).to(device)
+
+
+def make_optimizers(model: VisionTransformer, recipe: Recipe) -> list[torch.optim.Optimizer]:
+    """The optimizers of a recipe, AdamW last. Weight decay pulls on matrices only: biases, norms,
+    positions and [CLS] have no reason to be small."""
+    hidden, stacked, matrices, rest = [], [], [], []
+    for name, parameter in model.named_parameters():
+        if not name.endswith("weight") or parameter.ndim < 2:
+            rest.append(parameter)
+        elif recipe.optimizer != "muon" or not name.startswith("blocks."):
+            matrices.append(parameter)
+        elif name.endswith("attn.qkv.weight"):
+            stacked.append(parameter)
+        else:
+            hidden.append(parameter)
+    adamw = torch.optim.AdamW(
+        [
+            {"params": matrices, "weight_decay": recipe.weight_decay},
+            {"params": rest, "weight_decay": 0.0},
+        ],
+        lr=recipe.learning_rate,
+        betas=recipe.betas,
+        fused=True,
+    )
+    optimizers: list[torch.optim.Optimizer] = [adamw]
+    if recipe.optimizer == "muon":
+        groups = [{"params": hidden}, {"params": stacked, "stacked": 3}]
+        optimizers.insert(0, Muon(groups, lr=recipe.muon_learning_rate))
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["peak_lr"] = group["lr"]
+    return optimizers
+
+
+def learning_rate_factor(recipe: Recipe, step: int, steps_per_epoch: int) -> float:
+    """The share of the peak learning rate at a step: a linear warm-up that does not start at zero,
+    then flat or half a cosine down to zero (Loshchilov & Hutter, arXiv 1608.03983)."""
+    warmup = round(recipe.warmup_epochs * steps_per_epoch)
+    if step < warmup:
+        return (step + 1) / (warmup + 1)
+    if recipe.schedule == "flat":
+        return 1.0
+    done = (step - warmup) / max(1, recipe.epochs * steps_per_epoch - warmup)
+    return 0.5 * (1 + math.cos(math.pi * done))
+
+
+def snapshot_epochs(epochs: int, count: int = 8) -> list[int]:
+    """About ``count`` epochs worth keeping, from 0 (untrained) to the last, denser at the start,
+    where a model changes most."""
+    positions = np.linspace(0, 1, count)
+    return sorted({0, 1, *(round(p) for p in epochs * positions**2 if p >= 1), epochs})
+
+
+def average_gradients(model: nn.Module, workers: int) -> None:
+    """Replace every gradient by its mean over the processes, in one message."""
+    gradients = [p.grad for p in model.parameters() if p.grad is not None]
+    joined = torch.cat([gradient.flatten() for gradient in gradients])
+    dist.all_reduce(joined)
+    parts = joined.div_(workers).split([gradient.numel() for gradient in gradients])
+    for gradient, part in zip(gradients, parts, strict=True):
+        gradient.copy_(part.view_as(gradient))
+
+
+def join_workers(device: torch.device) -> tuple[int, int]:
+    """(rank, processes) under ``torchrun``, (0, 1) otherwise."""
+    if "WORLD_SIZE" not in os.environ:
+        return 0, 1
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    return dist.get_rank(), dist.get_world_size()
+
+
+def open_run(
+    out: Path,
+    config: dict[str, Any],
+    resume: bool,
+    model: VisionTransformer,
+    optimizers: list[torch.optim.Optimizer],
+    writes: bool,
+) -> tuple[int, list[dict[str, Any]]]:
+    """The first epoch to train and the rows of those before it; fills in a resumed run's state."""
+    exists = (out / runs.CONFIG).exists()
+    if exists and not resume:
+        raise RunError(
+            f"{out} already holds a run. Add --resume to go on with it, or --out for another place."
+        )
+    if not exists:
+        if resume:
+            raise RunError(f"There is no run in {out} to resume. Leave --resume out to start one.")
+        if writes:
+            runs.write_json(out / runs.CONFIG, config)
+            runs.write_snapshot(out, 0, model.state_dict())
+        return 1, []
+    stored = runs.read_config(out)
+    asked = json.loads(json.dumps(config))
+    for key in ("recipe", "seed", "fingerprints"):
+        if stored.get(key) != asked[key]:
+            raise RunError(
+                f"The run in {out} was started with another {key.rstrip('s')}; resuming would "
+                f"mix two runs. Give the same settings, or --out for another place."
+            )
+    if not (out / runs.RESUME).exists():
+        return 1, []
+    epoch = load_state(out, stored, model, optimizers)
+    return epoch + 1, [row for row in runs.read_metrics(out) if row["epoch"] <= epoch]
+
+
+def save_state(
+    out: Path,
+    epoch: int,
+    config: dict[str, Any],
+    model: VisionTransformer,
+    optimizers: list[torch.optim.Optimizer],
+) -> None:
+    """Everything exact resuming needs, after a whole epoch; the seed gives the rest."""
+    tensors = {f"model/{name}": tensor for name, tensor in model.state_dict().items()}
+    tensors |= dict(_optimizer_tensors(optimizers))
+    runs.write_weights(out / runs.RESUME, tensors, {"epoch": str(epoch), "seed": str(config["seed"])})
+
+
+def load_state(
+    out: Path,
+    config: dict[str, Any],
+    model: VisionTransformer,
+    optimizers: list[torch.optim.Optimizer],
+) -> int:
+    """Put a saved state into the model and its optimizers; returns the epoch it was saved after."""
+    try:
+        with safe_open(out / runs.RESUME, "pt") as file:
+            epoch = int(file.metadata()["epoch"])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (OSError, SafetensorError, KeyError, ValueError) as error:
+        raise RunError(
+            f"{out / runs.RESUME} is damaged ({error}), so the run cannot go on where it was. "
+            f"Start it again in another place with --out."
+        ) from error
+    model.load_state_dict(
+        {name[6:]: tensor for name, tensor in tensors.items() if name.startswith("model/")}
+    )
+    for number, optimizer in enumerate(optimizers):
+        state = optimizer.state_dict()
+        state["state"] = {}
+        for name, tensor in tensors.items():
+            kind, *rest = name.split("/")
+            if kind == "optimizer" and int(rest[0]) == number:
+                state["state"].setdefault(int(rest[1]), {})[rest[2]] = tensor
+        optimizer.load_state_dict(state)
+    return epoch
+
+
+def _optimizer_tensors(
+    optimizers: list[torch.optim.Optimizer],
+) -> Iterator[tuple[str, Tensor]]:
+    for number, optimizer in enumerate(optimizers):
+        for index, state in optimizer.state_dict()["state"].items():
+            for key, tensor in state.items():
+                yield f"optimizer/{number}/{index}/{key}", tensor
+
+
+def finish(
+    out: Path,
+    rows: list[dict[str, Any]],
+    test: Split,
+    mean: tuple[float, ...],
+    std: tuple[float, ...],
+    device: torch.device,
+) -> None:
+    """Read the test split with the kept weights, and note what came of it."""
+    run = runs.load_run(out)
+    images, labels = on_device(test, None, device)
+    model = run.model.to(device)
+    probabilities = predict_probabilities(model, images, mean, std)
+    runs.write_predictions(out, test.labels, probabilities, test.fingerprint)
+    kept = next(row for row in rows if row["epoch"] == run.epoch)
+    kept |= _named("test", measure(model, images, labels, mean, std))
+    runs.write_metrics(out, rows)
+
+
+class StatusReport:
+    """Tells readers of the run directory what this process is doing, at most every two seconds
+    while nothing but the step changes."""
+
+    def __init__(self, out: Path, total: int, enabled: bool) -> None:
+        self.file = out / runs.STATUS
+        self.total = total
+        self.enabled = enabled
+        self.process = {"pid": os.getpid(), "started": psutil.Process().create_time()}
+        self.last = ("", 0.0)
+
+    def __call__(self, state: str, step: int, error: str | None = None) -> None:
+        now = time.time()
+        if not self.enabled or (state == self.last[0] and abs(now - self.last[1]) < HEARTBEAT):
+            return
+        self.last = (state, now)
+        runs.write_json(
+            self.file,
+            {"state": state, "step": step, "total": self.total}
+            | self.process
+            | {"heartbeat": now, "error": error},
+        )
+
+
+def _named(split: str, measured: tuple[float, float]) -> dict[str, float]:
+    return {f"{split}_loss": measured[0], f"{split}_accuracy": measured[1]}
+
+
+def _merit(row: dict[str, Any]) -> tuple[float, ...]:
+    """What makes an epoch's weights worth keeping: validation accuracy, then a low validation
+    loss; without a validation part, being the last."""
+    if row["val_accuracy"] is None:
+        return (row["epoch"],)
+    return row["val_accuracy"], -row["val_loss"]
+
+
+def _line(row: dict[str, Any], epochs: int) -> str:
+    parts = [f"epoch {row['epoch']}/{epochs}"]
+    for split in ("train", "val", "test"):
+        if row[f"{split}_accuracy"] is not None:
+            accuracy, loss = 100 * row[f"{split}_accuracy"], row[f"{split}_loss"]
+            parts.append(f"{split} {accuracy:.1f} % (loss {loss:.3f})")
+    left = (epochs - row["epoch"]) * row["seconds"]
+    return ", ".join([*parts, f"{row['images_per_second']:.0f} images/s, {left / 60:.0f} min left"])
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser("python -m vit.train", description="Train a model.")
+    parser.add_argument("recipe", metavar="RECIPE", help=", ".join(RECIPES))
+    parser.add_argument("--data-dir", type=Path, help="default: VIT_DATA_DIR, else data/")
+    parser.add_argument("--out", type=Path, help="run directory; default: a folder of the recipe's "
+                        "name in VIT_RUNS_DIR, else in runs/")
+    parser.add_argument("--epochs", type=int)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps …")
+    parser.add_argument("--resume", action="store_true", help="go on after the last whole epoch")
+    given = parser.parse_args(arguments)
+    if given.recipe not in RECIPES:
+        parser.error(f"there is no recipe {given.recipe!r}. Known are: {', '.join(RECIPES)}.")
+    recipe = RECIPES[given.recipe]()
+    if given.epochs is not None:
+        if given.epochs < 1:
+            parser.error(f"--epochs must be at least 1, not {given.epochs}.")
+        recipe = replace(recipe, epochs=given.epochs)
+    out = given.out or Path(os.environ.get("VIT_RUNS_DIR") or "runs") / recipe.name
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        device = choose_device(given.device)
+        train(recipe, out, given.seed, given.data_dir, device, given.resume)
+    except (DataError, RunError, NonFiniteLoss, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1 if isinstance(error, NonFiniteLoss) else 2
+    except KeyboardInterrupt:
+        print(f"Interrupted. Go on with --resume --out {out}", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
