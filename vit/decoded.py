@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
@@ -48,6 +49,8 @@ class Pixels:
     skipped: tuple[str, ...] = ()
 
 
+State = list[str | int]  # what changes when the source of a split does
+
 _FORMAT = 1  # raise when decoding itself changes, so that older caches are built again
 _verified: set[tuple[str, int, int, int]] = set()  # files whose hash this process has checked
 
@@ -55,8 +58,8 @@ _verified: set[tuple[str, int, int, int]] = set()  # files whose hash this proce
 def fingerprint(images: np.ndarray, labels: np.ndarray) -> str:
     """The sha256 (hex) of a split: shape, then labels, then pixels."""
     digest = hashlib.sha256(repr(images.shape).encode())
-    digest.update(np.ascontiguousarray(labels, dtype="<i8"))
-    digest.update(np.ascontiguousarray(images))
+    digest.update(np.ascontiguousarray(labels, dtype="<i8").data)
+    digest.update(np.ascontiguousarray(images).data)
     return digest.hexdigest()
 
 
@@ -71,20 +74,20 @@ def cache_dir(data_dir: Path) -> Path:
     return Path(base) / "sixty-five-tokens"
 
 
-def file_state(path: Path) -> list[str | int]:
+def file_state(path: Path) -> State:
     """What changes when a source file does: its name, size and time of change."""
     state = path.stat()
     return [path.name, state.st_size, state.st_mtime_ns]
 
 
 def cached(
-    folder: Path, name: str, origin: str, state: list, build: Callable[[], Pixels]
+    folder: Path, name: str, origin: str, state: State, build: Callable[[], Pixels]
 ) -> Split:
     """The split built by `build()`, from the cache if it holds the same source undamaged.
 
     folder: the cache folder; name: what the split is called there.
     origin: where the source lies (each origin has its own files).
-    state: anything JSON that changes when the source does (see `file_state`).
+    state: what changes when the source does (see `file_state`).
     """
     stem = f"{name}-{hashlib.sha256(origin.encode()).hexdigest()[:8]}"
     pixels_file, notes_file = folder / f"{stem}.npy", folder / f"{stem}.json"
@@ -116,7 +119,7 @@ def cached(
     return split
 
 
-def _write(path: Path, write: Callable) -> None:
+def _write(path: Path, write: Callable[[BinaryIO], object]) -> None:
     """Fill a file beside `path`, then put it in place in one step."""
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
@@ -129,7 +132,7 @@ def _write(path: Path, write: Callable) -> None:
         raise
 
 
-def _read(pixels_file: Path, notes_file: Path, source: list) -> Split | None:
+def _read(pixels_file: Path, notes_file: Path, source: State) -> Split | None:
     """The cached split, or None if it is missing, of another source, or damaged."""
     try:
         notes = json.loads(notes_file.read_bytes())
@@ -138,10 +141,8 @@ def _read(pixels_file: Path, notes_file: Path, source: list) -> Split | None:
         images = np.load(pixels_file, mmap_mode="r", allow_pickle=False)
         labels = np.array(notes["labels"], dtype=np.int64)
         state = pixels_file.stat()
-        split = Split(
-            images, labels, tuple(notes["class_names"]), notes["fingerprint"],
-            tuple(notes["skipped"]),
-        )
+        names, skipped = tuple(notes["class_names"]), tuple(notes["skipped"])
+        split = Split(images, labels, names, notes["fingerprint"], skipped)
     except (OSError, ValueError, KeyError, TypeError):
         return None
     version = (str(pixels_file), state.st_ino, state.st_size, state.st_mtime_ns)
