@@ -11,6 +11,7 @@ from streamlit import config as streamlit_config
 
 from figures.theme import DARK, LIGHT, Palette
 from tests.test_structure import OWN, TREES, imports
+from vit.images import MAX_BYTES
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
@@ -84,6 +85,8 @@ def test_a_fresh_start_is_safe() -> None:
     assert SETTINGS["client"]["showErrorDetails"] == "none"
     assert SETTINGS["client"]["showSidebarNavigation"] is False
     assert SETTINGS["browser"]["gatherUsageStats"] is False
+    # What the reader of pictures refuses does not reach it in the first place.
+    assert SETTINGS["server"]["maxUploadSize"] * 2**20 == MAX_BYTES
 
 
 @pytest.mark.parametrize(("name", "palette"), [("light", LIGHT), ("dark", DARK)])
