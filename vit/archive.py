@@ -13,6 +13,7 @@ from vit.decoded import DataError
 MAX_ENTRIES = 200_000
 MAX_UNPACKED = 8 * 2**30  # bytes, all entries together
 MAX_RATIO = 200  # unpacked to packed; pictures hardly shrink, so more than this is a bomb
+_DAMAGED = (OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, ValueError)
 _SMALL = 2**20  # bytes; below this any ratio is harmless (a plain BMP shrinks a thousandfold)
 
 
@@ -25,7 +26,7 @@ def open_zip(path: Path) -> Iterator[tuple[list[str], Callable[[str, int], bytes
     """
     try:
         archive = zipfile.ZipFile(path)
-    except (OSError, zipfile.BadZipFile, NotImplementedError, ValueError) as error:
+    except _DAMAGED as error:
         raise DataError(f"{path} cannot be opened as a zip ({error}). Zip it again.") from error
     with archive:
         entries = {entry.filename: entry for entry in archive.infolist() if not entry.is_dir()}
@@ -35,7 +36,7 @@ def open_zip(path: Path) -> Iterator[tuple[list[str], Callable[[str, int], bytes
             try:
                 with archive.open(entries[name]) as file:
                     return file.read(limit)
-            except (OSError, zipfile.BadZipFile, zlib.error, EOFError) as error:
+            except _DAMAGED as error:
                 raise DataError("it is damaged inside the zip") from error
 
         yield list(entries), read

@@ -13,6 +13,7 @@ from vit import cifar10
 from vit.cifar10 import SplitName
 from vit.decoded import DataError, Pixels, Split, cache_dir, cached, file_state
 from vit.download import Progress, by_hand, fetch_cifar10
+from vit.folder import load_folder
 from vit.holdout import held_out, validation_split
 
 __all__ = [
@@ -56,8 +57,6 @@ def load_split(
         # The decoded digits spare every later start the import of scikit-learn.
         version = importlib.metadata.version("scikit-learn")
         return cached(cache_dir(folder), f"digits-{split}", "", [version], lambda: _digits(split))
-    from vit.folder import load_folder
-
     return load_folder(Path(dataset).expanduser(), split, image_size, cache_dir(folder))
 
 

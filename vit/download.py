@@ -87,7 +87,8 @@ def _from_hub(data_dir: Path, split: SplitName, progress: Progress | None) -> No
         if not target.is_file():  # else another process fetched it while this one waited
             _transfer_checked(remote.location, part, size, sha256, _Report(target, size, progress))
             os.replace(part, target)
-        lock.unlink(missing_ok=True)
+        for rest in [lock, *target.parent.glob(f".{target.name}.*.part")]:
+            rest.unlink(missing_ok=True)
 
 
 def _transfer_checked(url: str, part: Path, size: int, sha256: str, report: "_Report") -> None:

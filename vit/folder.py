@@ -23,9 +23,9 @@ from vit.decoded import DataError, Pixels, Split, State, cached, file_state
 from vit.holdout import held_out
 
 SUFFIXES = {
-    ".avif", ".bmp", ".gif", ".jfif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff",
-    ".webp",
-}  # fmt: skip
+    ".avif", ".bmp", ".gif", ".heic", ".jfif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif",
+    ".tiff", ".webp",
+}  # fmt: skip  # what a visitor means as a picture, readable here or not
 MAX_DECODED = 4 * 2**30  # bytes of one split's pictures
 
 Reader = Callable[[str, int], bytes]  # (name, limit) -> at most that many bytes of the file
