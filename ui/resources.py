@@ -3,17 +3,17 @@
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import streamlit as st
 import torch
+from PIL import Image
 
+from ui import pictures
 from vit import images, runs
 from vit.hooks import Trace, record
 from vit.runs import Run
-
-ROOT = Path(__file__).resolve().parent.parent
-DISPLAY_SIDE = 512  # pixels; enough for a sharp picture, small enough for a page's payload
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Walk:
 
     Attributes:
         run: the model.
-        square: (side, side, 3) uint8, the framed picture at up to 512 pixels, for showing.
+        square: (side, side, 3) uint8, the framed picture at up to 512 pixels a side, for showing.
         pixels: (S, S, C) uint8, exactly what the model sees before normalisation.
         x: (1, C, S, S) float32, the model's input.
         trace: every activation of the forward pass, B = 1.
@@ -39,13 +39,13 @@ class Walk:
 
 
 def runs_dir() -> Path:
-    return Path(os.environ.get("VIT_RUNS_DIR") or ROOT / "runs")
+    return Path(os.environ.get("VIT_RUNS_DIR") or pictures.ROOT / "runs")
 
 
 def available_runs() -> dict[str, Path]:
     """Models that can be opened, by the name that the URL carries: shipped ones, then the
     visitor's own as ``runs/…``."""
-    shipped = {p.name: p for p in sorted((ROOT / "checkpoints").glob("*")) if runs.is_run(p)}
+    shipped = {p.name: p for p in sorted((pictures.ROOT / "checkpoints").glob("*")) if runs.is_run(p)}
     own = {f"runs/{p.name}": p for p in sorted(runs_dir().glob("*")) if runs.is_run(p)}
     return shipped | own
 
@@ -62,6 +62,27 @@ def _load(path: str, epoch: int | None, stamp: int) -> Run:
     return runs.load_run(path, epoch)
 
 
+@st.cache_resource(max_entries=32, show_spinner=False)
+def framed(img: str, framing: str) -> Image.Image:
+    """The picture of that name, cut to a square of at most 512 pixels.
+
+    Raises:
+        NoPicture: if there is no such picture (any more).
+    """
+    return images.frame_picture(pictures.open_named(img), parse_framing(framing))
+
+
+def parse_framing(text: str) -> Literal["crop", "fit"] | images.Square:
+    """``crop``, ``fit`` or ``x,y,side`` as in links; what it says badly is a centre crop."""
+    if text == "fit":
+        return "fit"
+    try:
+        x, y, side = map(float, text.split(","))
+        return images.Square(x, y, side)
+    except ValueError:
+        return "crop"
+
+
 def walk(img: str, framing: str, run: Run) -> Walk:
     """The picture ``img``, framed, gone through ``run``."""
     return _walk(img, framing, str(run.path), run.epoch, id(run), run)
@@ -69,7 +90,7 @@ def walk(img: str, framing: str, run: Run) -> Walk:
 
 @st.cache_resource(max_entries=32, show_spinner=False)
 def _walk(img: str, framing: str, path: str, epoch: int, identity: int, _run: Run) -> Walk:
-    square = images.frame_picture(_picture(img), framing)
+    square = framed(img, framing)
     config = _run.model_config
     pixels = images.resize_to_model(square, config.image_size, config.in_chans)
     x = torch.from_numpy(
@@ -77,7 +98,6 @@ def _walk(img: str, framing: str, path: str, epoch: int, identity: int, _run: Ru
     )[None]
     with torch.inference_mode(), record() as trace:
         logits = _run.model(x)[0]
-    square.thumbnail((DISPLAY_SIDE, DISPLAY_SIDE))
     return Walk(
         _run, np.asarray(square), pixels, x, trace, logits.numpy(), logits.softmax(0).numpy()
     )

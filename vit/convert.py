@@ -19,7 +19,7 @@ def load_timm(model: VisionTransformer, file: str | Path) -> None:
         RunError: if the file is damaged, or its tensors are not those of this model; the message
             names those that differ.
     """
-    weights = load_weights(Path(file))
+    weights, _ = load_weights(Path(file))
     wanted = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     found = {name: tuple(tensor.shape) for name, tensor in weights.items()}
     problems = [f"{name} is missing" for name in wanted.keys() - found.keys()]
@@ -41,4 +41,4 @@ def load_timm(model: VisionTransformer, file: str | Path) -> None:
 def save_timm(model: VisionTransformer, file: str | Path) -> None:
     """Write the model's weights so that timm's ``VisionTransformer`` loads them as they are."""
     weights: dict[str, Tensor] = model.state_dict()
-    write_weights(Path(file), weights)
+    write_weights(Path(file), weights, {})

@@ -24,8 +24,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor
 
 from vit.config import ViTConfig
@@ -80,7 +80,6 @@ def load_run(path: str | Path, epoch: int | None = None) -> Run:
         model_config = ViTConfig.from_dict(config["model"])
         class_names = tuple(map(str, config["class_names"]))
         mean, std = (tuple(map(float, config[key])) for key in ("mean", "std"))
-        kept_epoch = int(config.get("kept_epoch", 0))
     except (KeyError, TypeError, ValueError) as error:
         raise RunError(
             f"The settings in {path / CONFIG} cannot be used: {error} Train the run again, "
@@ -94,7 +93,8 @@ def load_run(path: str | Path, epoch: int | None = None) -> Run:
             f"names, {len(mean)} means and {len(std)} deviations for {model_config.num_classes} "
             f"classes and {model_config.in_chans} channels. Train the run again."
         )
-    weights = load_weights(path / MODEL if epoch is None else snapshot_path(path, epoch))
+    file = path / MODEL if epoch is None else snapshot_path(path, epoch)
+    weights, metadata = load_weights(file)
     with torch.device("meta"):
         model = VisionTransformer(model_config)
     try:
@@ -105,7 +105,7 @@ def load_run(path: str | Path, epoch: int | None = None) -> Run:
             f"Restore both from one run, or train it again."
         ) from error
     model.eval().requires_grad_(False)
-    return Run(path, config, model, class_names, mean, std, kept_epoch if epoch is None else epoch)
+    return Run(path, config, model, class_names, mean, std, int(metadata["epoch"]))
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -130,14 +130,16 @@ def read_config(path: Path) -> dict[str, Any]:
     return config
 
 
-def load_weights(file: Path) -> dict[str, Tensor]:
-    """Tensors of a safetensors file, in float32.
+def load_weights(file: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Tensors of a safetensors file, in float32, and its metadata.
 
     Raises:
         RunError: if the file is missing or damaged.
     """
     try:
-        return {name: tensor.float() for name, tensor in load_file(file).items()}
+        with safe_open(file, "pt") as stored:
+            tensors = {name: stored.get_tensor(name).float() for name in stored.keys()}  # noqa: SIM118
+            return tensors, stored.metadata() or {}
     except FileNotFoundError as error:
         raise RunError(
             f"{file} is missing. The run may still be in its first epoch, or the snapshot was "
@@ -237,14 +239,15 @@ def write_metrics(path: Path, rows: list[dict[str, Any]]) -> None:
 
 
 def write_weights(
-    file: Path, weights: dict[str, Tensor], metadata: dict[str, str] | None = None
+    file: Path, weights: dict[str, Tensor], metadata: dict[str, str]
 ) -> None:
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
     write_atomically(file, lambda draft: save_file(tensors, draft, metadata))
 
 
 def write_snapshot(path: Path, epoch: int, weights: dict[str, Tensor]) -> None:
-    write_weights(snapshot_path(path, epoch), {k: v.half() for k, v in weights.items()})
+    halves = {name: tensor.half() for name, tensor in weights.items()}
+    write_weights(snapshot_path(path, epoch), halves, {"epoch": str(epoch)})
 
 
 def write_predictions(

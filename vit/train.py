@@ -63,7 +63,9 @@ def train(
     rank, workers = join_workers(device)
     training, test = (load_split(recipe.dataset, part, data_dir) for part in ("train", "test"))
     mean, std = channel_stats(training.images)
-    train_indices, val_indices = validation_split(training.labels, recipe.validation)
+    train_indices, val_indices = validation_split(
+        len(training.labels), recipe.validation, training.labels
+    )
     images, labels = on_device(training, train_indices, device)
     val_images, val_labels = on_device(training, val_indices, device)
     test_images, test_labels = on_device(test, None, device)
@@ -105,9 +107,10 @@ def train(
     first_epoch, rows = open_run(out, config, resume, model, optimizers, writes=rank == 0)
     report = StatusReport(out, total_steps, enabled=rank == 0)
     best = max(rows, key=_merit, default=None)
+    done = (first_epoch - 1) * steps_per_epoch
     bar = tqdm(
         total=total_steps,
-        initial=(first_epoch - 1) * steps_per_epoch,
+        initial=done,
         unit="step",
         disable=None if rank == 0 else True,
     )
@@ -156,15 +159,16 @@ def train(
                     plain = F.cross_entropy(logits.float(), labels[batch], reduction="sum")
                     right = (logits.argmax(1) == labels[batch]).sum()
                     totals += torch.stack([plain, right, norm * len(batch)])
+                done = step + 1
                 bar.update()
                 if index % CHECK_EVERY == 0 or index == steps_per_epoch - 1:
                     if not math.isfinite(loss.item() + norm.item()):
                         raise NonFiniteLoss(
                             f"The loss or its gradient stopped being a finite number around step "
-                            f"{step + 1} of {total_steps}. Lower the learning rate, or warm up "
+                            f"{done} of {total_steps}. Lower the learning rate, or warm up "
                             f"for longer."
                         )
-                    report("running", step + 1)
+                    report("running", done)
 
             if workers > 1:
                 dist.all_reduce(totals)
@@ -178,8 +182,7 @@ def train(
                 "step": epoch * steps_per_epoch,
                 "train_loss": train_loss,
                 "train_accuracy": train_accuracy,
-                "val_loss": None,
-                "val_accuracy": None,
+                **_named("val", measure(model, val_images, val_labels, mean, std)),
                 "test_loss": None,
                 "test_accuracy": None,
                 "learning_rate": optimizers[-1].param_groups[0]["lr"],
@@ -187,8 +190,6 @@ def train(
                 "images_per_second": seen / seconds,
                 "seconds": seconds,
             }
-            if len(val_images):
-                row |= _named("val", measure(model, val_images, val_labels, mean, std))
             if recipe.test_every_epoch:
                 row |= _named("test", measure(model, test_images, test_labels, mean, std))
             rows.append(row)
@@ -207,7 +208,7 @@ def train(
             report("finished", total_steps)
     except BaseException as error:
         state = "failed" if isinstance(error, Exception) else "interrupted"
-        report(state, bar.n, error=str(error) or type(error).__name__)
+        report(state, done, error=str(error) or type(error).__name__)
         raise
     finally:
         bar.close()
@@ -428,11 +429,9 @@ def _named(split: str, measured: tuple[float, float]) -> dict[str, float]:
     return {f"{split}_loss": measured[0], f"{split}_accuracy": measured[1]}
 
 
-def _merit(row: dict[str, Any]) -> tuple[float, ...]:
+def _merit(row: dict[str, Any]) -> tuple[float, float]:
     """What makes an epoch's weights worth keeping: validation accuracy, then a low validation
-    loss; without a validation part, being the last."""
-    if row["val_accuracy"] is None:
-        return (row["epoch"],)
+    loss."""
     return row["val_accuracy"], -row["val_loss"]
 
 
