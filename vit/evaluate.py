@@ -3,6 +3,7 @@
 import argparse
 import json
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from vit import mistakes
 from vit.augment import normalize
 from vit.data import DataError, Split, load_split
 from vit.model import VisionTransformer
-from vit.runs import RunError, load_run
+from vit.runs import Run, RunError, load_run
 
 BATCH = 250
+
+Progress = Callable[[int, int], None]  # pictures done, pictures in all
 
 
 def choose_device(name: str) -> torch.device:
@@ -36,18 +40,31 @@ def choose_device(name: str) -> torch.device:
 
 @torch.inference_mode()
 def predict_logits(
-    model: VisionTransformer, images: Tensor, mean: tuple[float, ...], std: tuple[float, ...]
+    model: VisionTransformer,
+    images: Tensor,
+    mean: tuple[float, ...],
+    std: tuple[float, ...],
+    progress: Progress | None = None,
 ) -> Tensor:
     """Logits (n, classes) of pictures (n, C, S, S) uint8, in float32."""
     model.eval()
-    return torch.cat([model(normalize(part, mean, std)) for part in images.split(BATCH)])
+    parts = []
+    for start in range(0, len(images), BATCH):
+        parts.append(model(normalize(images[start : start + BATCH], mean, std)))
+        if progress:
+            progress(min(start + BATCH, len(images)), len(images))
+    return torch.cat(parts)
 
 
 def predict_probabilities(
-    model: VisionTransformer, images: Tensor, mean: tuple[float, ...], std: tuple[float, ...]
+    model: VisionTransformer,
+    images: Tensor,
+    mean: tuple[float, ...],
+    std: tuple[float, ...],
+    progress: Progress | None = None,
 ) -> np.ndarray:
     """Class probabilities (n, classes), float32, of pictures (n, C, S, S) uint8."""
-    return predict_logits(model, images, mean, std).softmax(1).cpu().numpy()
+    return predict_logits(model, images, mean, std, progress).softmax(1).cpu().numpy()
 
 
 def measure(
@@ -64,28 +81,44 @@ def measure(
 
 
 def report(probabilities: np.ndarray, split: Split) -> dict[str, Any]:
-    """Accuracy, accuracy of each class, and the confusion matrix (rows true, columns predicted).
+    """Accuracy, accuracy of each class (None for a class without pictures), expected calibration
+    error, and the confusion matrix (rows true, columns predicted).
 
     Args:
         probabilities: (n, classes)
         split: the pictures' labels and class names.
     """
-    from sklearn.metrics import confusion_matrix
-
-    names = split.class_names
-    confusion = confusion_matrix(
-        split.labels, probabilities.argmax(1), labels=range(len(names))
-    )
+    confusion = mistakes.confusion_matrix(split.labels, probabilities)
     right, count = confusion.diagonal(), confusion.sum(1)
     return {
         "accuracy": float(right.sum() / count.sum()),
         "per_class": {
-            name: float(r / c) if c else None for name, r, c in zip(names, right, count, strict=True)
+            name: float(r / c) if c else None
+            for name, r, c in zip(split.class_names, right, count, strict=True)
         },
         "confusion": confusion.tolist(),
+        "calibration_error": mistakes.reliability(split.labels, probabilities).expected_error,
         "count": int(count.sum()),
         "fingerprint": split.fingerprint,
     }
+
+
+def load_test_split(run: Run, data_dir: Path | None = None, download: bool = True) -> Split:
+    """The pictures that a run has not seen.
+
+    Raises:
+        DataError: if they cannot be had, or do not show the classes that the run learned.
+    """
+    dataset = run.config["recipe"]["dataset"]
+    size = run.model_config.image_size
+    split = load_split(dataset, "test", data_dir, download=download, image_size=size)
+    if split.class_names != run.class_names:
+        raise DataError(
+            f"The test pictures of {dataset} show {', '.join(split.class_names)}, but the run "
+            f"{run.name} learned {', '.join(run.class_names)}. Restore the pictures that it was "
+            f"trained on, or train it again."
+        )
+    return split
 
 
 def evaluate(run_dir: Path, data_dir: Path | None, device: torch.device) -> dict[str, Any]:
@@ -93,16 +126,17 @@ def evaluate(run_dir: Path, data_dir: Path | None, device: torch.device) -> dict
 
     Raises:
         RunError: if the run cannot be opened.
-        DataError: if its data cannot be had.
+        DataError: if its data cannot be had, or is not what it learned.
     """
     run = load_run(run_dir)
-    split = load_split(run.config["recipe"]["dataset"], "test", data_dir)
+    split = load_test_split(run, data_dir)
     images = torch.from_numpy(np.array(split.images)).to(device)
     probabilities = predict_probabilities(run.model.to(device), images, run.mean, run.std)
     return report(probabilities, split)
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; returns the exit code."""
     parser = argparse.ArgumentParser("python -m vit.evaluate", description="Test a trained model.")
     parser.add_argument("run", metavar="RUN_DIR", type=Path)
     parser.add_argument("--data-dir", type=Path, help="default: VIT_DATA_DIR, else data/")
