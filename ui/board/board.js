@@ -292,7 +292,9 @@ class Board {
   arrange() {
     const { parts, layers, heads, value_name: unit, grid, has_cls: hasCls } = this.header;
     for (const [name, { figure }] of Object.entries(this.parts)) figure.hidden = !parts.includes(name);
-    this.find(".parts").dataset.parts = parts.join(" ");
+    this.find(".parts").dataset.parts = Object.keys(this.parts)
+      .filter((name) => parts.includes(name))
+      .join(" ");
     for (const selector of [".strip", ".stats"]) this.find(selector).hidden = !this.maps;
     // Rows and columns of the same things (positions against positions) read the same both ways.
     this.find("[data-switch=direction]").hidden = !this.maps || this.header.row_label === this.header.column_label;
@@ -365,7 +367,7 @@ class Board {
 
   resize() {
     this.density = window.devicePixelRatio || 1;
-    const wide = (name) => this.parts[name].figure.clientWidth;
+    const wide = (name) => Math.floor(this.parts[name].figure.getBoundingClientRect().width);
     const { tokens, has_cls: hasCls, parts } = this.header;
     const picture = this.pictureSize(parts.includes("picture") ? wide("picture") : MAX_SIDE);
     const room = Math.min(wide("matrix") - GUTTER - 1, parts.includes("picture") ? picture.height : MAX_SIDE);
