@@ -6,10 +6,14 @@ import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
+import numpy as np
 import streamlit as st
+from PIL import Image, ImageColor
 
 from figures.theme import DARK, LIGHT, Palette
 from ui import sidebar, state
@@ -48,15 +52,72 @@ def page(name: str, question: str) -> Iterator[Visit]:
     with frame.page("Attention", "Who looks at whom?") as visit:
         ...
     """
-    st.set_page_config(page_title=f"{name} · Sixty-five tokens", layout="wide")
-    view = state.read()
+    if target := st.session_state.pop("_go", None):
+        st.switch_page(PAGES[target], query_params=state.read().to_query())
+    st.set_page_config(f"{name} · Sixty-five tokens", _icon(), layout="wide")
+    st.html(f"<style>{_styles()}</style>")
+    with calm():
+        try:
+            view, walk, notes = sidebar.open_view(state.read())
+        except sidebar.NoModel:
+            _links(name, state.read())
+            st.title(question)
+            st.warning(
+                "There is no trained model here. Train the small one, in seconds, with "
+                "`python -m vit.train digits`, then reload this page."
+            )
+            st.stop()
+        _links(name, view)
+        for note in notes:
+            st.warning(note)
+        st.title(question)
+        sidebar.show(view, walk)
+        yield Visit(view, walk)
+
+
+def _links(current: str, view: View) -> None:
     with st.container(horizontal=True, key="pipeline"):
         for label, file in PAGES.items():
-            st.page_link(file, label=label, query_params=view.to_query(), disabled=label == name)
-    st.title(question)
-    view, walk = sidebar.show(view)
-    with calm():
-        yield Visit(view, walk)
+            if label == current:
+                st.html(f'<span class="here" aria-current="page">{label}</span>')
+            else:
+                st.page_link(file, label=label, query_params=view.to_query())
+
+
+def go(name: str, **changes: Any) -> None:
+    """Lead to the page ``name`` with changes of the view. Call it from a widget's callback."""
+    state.update(**changes)
+    st.session_state["_go"] = name
+
+
+def address(name: str, view: View) -> str:
+    """The page's address with the view in it, relative to the start page's."""
+    stem = Path(PAGES[name]).stem
+    query = urlencode(view.to_query())
+    path = "" if stem == "app" else stem.split("_", 1)[1]
+    return f"./{path}?{query}" if query else f"./{path}"
+
+
+@cache
+def _icon() -> Image.Image:
+    """Nine patches, one of them chosen."""
+    colours = np.full((3, 3, 3), (200, 198, 192), np.uint8)
+    colours[1, 1] = ImageColor.getrgb(LIGHT.query)
+    icon = np.zeros((32, 32, 4), np.uint8)
+    for row, column in np.ndindex(3, 3):
+        top, left = 1 + 11 * row, 1 + 11 * column
+        icon[top : top + 8, left : left + 8] = (*colours[row, column], 255)
+    return Image.fromarray(icon)
+
+
+@cache
+def _styles() -> str:
+    """The style sheet, its colours those of the theme, light or dark as the browser shows it."""
+    roles = ("ground", "panel", "ink", "muted", "line", "query", "key", "right", "wrong")
+    colours = "; ".join(
+        f"--{role}: light-dark({getattr(LIGHT, role)}, {getattr(DARK, role)})" for role in roles
+    )
+    return f".stApp {{ {colours} }}\n{(Path(__file__).parent / 'frame.css').read_text('utf-8')}"
 
 
 @contextmanager

@@ -1,40 +1,68 @@
-"""Where a visitor's picture comes from: the samples, an upload, or a held-out CIFAR-10 picture.
+"""Where a visitor's picture comes from: the samples, an upload, or a held-out test picture.
 
 A picture has a short name that fits in a link: a sample's file name, an upload's SHA-256, or
-``test-123`` for picture 123 of CIFAR-10's test split.
+``test-123`` for picture 123 of CIFAR-10's test split and ``digit-123`` for one of the digits'.
 """
 
 import json
 import os
 import re
 import time
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import Literal
 
 from PIL import Image
 
 from vit import data, images
-from vit.runs import write_atomically
+from vit.files import write_atomically
 
-ROOT = Path(__file__).resolve().parent.parent
 ROOT = Path(__file__).resolve().parent.parent
 SAMPLES = ROOT / "samples"
 UPLOAD_BYTES = 200 * 1024 * 1024  # all kept uploads together
 UPLOAD_AGE = 24 * 3600  # seconds
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_HELD_OUT = re.compile(r"test-(\d{1,4})")
+_HELD_OUT = re.compile(r"(test|digit)-(\d{1,5})")
+HELD_OUT = {"cifar10": "test", "digits": "digit"}  # dataset → how its test pictures' names begin
+_DATASET = {prefix: dataset for dataset, prefix in HELD_OUT.items()}
 
 
 class NoPicture(ValueError):
     """The picture behind a name is not there; the message says what to do."""
 
 
+@dataclass(frozen=True)
+class About:
+    """What is known about a picture: ``label`` is the class it shows, or None if it shows none;
+    ``kind`` says whether there is a label to be right about at all."""
+
+    title: str
+    label: str | None
+    kind: Literal["photo", "drawing", "upload", "held-out"]
+
+
 def uploads_dir() -> Path:
+    """The folder of accepted uploads: VIT_UPLOADS_DIR, or uploads/ beside the app."""
     return Path(os.environ.get("VIT_UPLOADS_DIR") or ROOT / "uploads")
 
 
-def samples() -> dict[str, dict[str, str | None]]:
-    """The sample pictures by name, in order: file, title, label (a class or None), kind."""
-    return {Path(s["file"]).stem: s for s in json.loads((SAMPLES / "samples.json").read_text())}
+@cache
+def samples() -> dict[str, About]:
+    """The sample pictures by name, in the order in which they are shown."""
+    return {
+        Path(entry["file"]).stem: About(entry["title"], entry["label"], entry["kind"])
+        for entry in _sample_entries()
+    }
+
+
+@cache
+def _sample_entries() -> list[dict[str, str]]:
+    return json.loads((SAMPLES / "samples.json").read_text("utf-8"))
+
+
+def _sample_file(name: str) -> Path:
+    return next(SAMPLES / e["file"] for e in _sample_entries() if Path(e["file"]).stem == name)
 
 
 def keep_upload(content: bytes) -> str:
@@ -45,17 +73,21 @@ def keep_upload(content: bytes) -> str:
     """
     images.open_picture(content)
     name = images.fingerprint(content)
-    write_atomically(uploads_dir() / name, lambda draft: draft.write_bytes(content))
-    _make_room()
+    write_atomically(uploads_dir() / name, lambda file: file.write(content))
+    make_room()
     return name
 
 
-def _make_room() -> None:
+def make_room() -> None:
     """Delete uploads older than a day, then the oldest until the rest fit."""
+    folder = uploads_dir()
     files = []
-    for file in uploads_dir().iterdir():
+    for file in folder.iterdir() if folder.is_dir() else ():
         if _SHA256.fullmatch(file.name):
-            files.append((file.stat().st_mtime, file.stat().st_size, file))
+            try:
+                files.append((file.stat().st_mtime, file.stat().st_size, file))
+            except FileNotFoundError:  # another visitor's upload made room meanwhile
+                continue
     total = 0
     for written, size, file in sorted(files, reverse=True):
         total += size
@@ -70,8 +102,9 @@ def open_named(name: str) -> Image.Image:
         NoPicture: if there is none (any more).
     """
     if name in samples():
-        return images.open_picture((SAMPLES / samples()[name]["file"]).read_bytes())
+        return images.open_picture(_sample_file(name).read_bytes())
     if _SHA256.fullmatch(name):
+        make_room()
         try:
             return images.open_picture((uploads_dir() / name).read_bytes())
         except (OSError, images.PictureError) as error:
@@ -79,13 +112,49 @@ def open_named(name: str) -> Image.Image:
                 "The picture behind this link is no longer kept: uploads are deleted after a "
                 "day. Upload it again to go on with it."
             ) from error
-    if held_out := _HELD_OUT.fullmatch(name):
-        if not data.has_cifar10(data.data_dir(), "test"):
-            raise NoPicture(
-                "This link leads to a CIFAR-10 picture, and CIFAR-10 is not on this machine. "
-                "The Confusion matrix page can fetch it."
-            )
-        pixels = data.load_split("cifar10", "test", download=False).images
-        if int(held_out[1]) < len(pixels):
-            return Image.fromarray(pixels[int(held_out[1])].transpose(1, 2, 0))
-    raise NoPicture("There is no picture of that name here. Choose one below, or upload your own.")
+    if match := _HELD_OUT.fullmatch(name):
+        pixels, number = held_out(_DATASET[match[1]]).images, int(match[2])
+        if number < len(pixels):
+            return Image.fromarray(pixels[number].transpose(1, 2, 0).squeeze()).convert("RGB")
+    raise NoPicture("There is no picture of that name here. Choose one, or upload your own.")
+
+
+def about(name: str) -> About:
+    """What is known about a picture that :func:`open_named` can open."""
+    if name in samples():
+        return samples()[name]
+    if match := _HELD_OUT.fullmatch(name):
+        split, number = held_out(_DATASET[match[1]]), int(match[2])
+        label = split.class_names[split.labels[number]]
+        return About(f"Test picture {number}", label, "held-out")
+    return About("Your picture", None, "upload")
+
+
+def held_out_number(name: str, dataset: str) -> int | None:
+    """The number of a test picture of that dataset; None for any other picture."""
+    match = _HELD_OUT.fullmatch(name)
+    return int(match[2]) if match and _DATASET[match[1]] == dataset else None
+
+
+def has_held_out(dataset: str) -> bool:
+    """Whether test pictures of the dataset can be shown without fetching anything."""
+    return dataset == "digits" or (
+        dataset == "cifar10" and data.has_cifar10(data.data_dir(), "test")
+    )
+
+
+def held_out(dataset: str) -> data.Split:
+    """The test split of ``cifar10`` or ``digits``.
+
+    Raises:
+        NoPicture: if it is not on this machine.
+    """
+    if not has_held_out(dataset):
+        raise NoPicture(
+            "This link leads to a CIFAR-10 picture, and CIFAR-10 is not on this machine. "
+            "The Confusion matrix page can fetch it."
+        )
+    try:
+        return data.load_split(dataset, "test", download=False)
+    except data.DataError as error:
+        raise NoPicture(str(error)) from error

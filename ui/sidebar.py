@@ -1,28 +1,335 @@
 """The sidebar: the picture and its framing, the model and its epoch, and what it thinks."""
 
+import logging
+from collections.abc import Sequence
 from dataclasses import replace
+from html import escape
 
+import numpy as np
 import streamlit as st
 
 from ui import pictures, resources, state
-from ui.pictures import NoPicture
-from ui.resources import Walk
+from ui.pictures import About, NoPicture
+from ui.resources import Record, Walk
 from ui.state import View
-from vit.images import MAX_BYTES, PictureError
-from vit.runs import RunError, list_epochs
+from ui.thumbs import Thumb, thumbs
+from ui.words import to_the_letter
+from vit.images import MAX_BYTES, PictureError, Square
+from vit.runs import Run, RunError, list_epochs
+
+# What can be opened; and what cannot but is told so in a sentence of ours.
+UPLOAD_KINDS = [
+    *("jpg", "jpeg", "png", "gif", "webp", "avif", "tif", "tiff", "bmp", "ico"),
+    *("heic", "heif", "svg"),
+]
+# A picture is flagged if no more than this share of the test pictures got so low a top
+# probability: the maximum softmax probability of Hendrycks & Gimpel, arXiv 1610.02136, with the
+# threshold at which one in twenty pictures that do show a class is flagged as well.
+UNSURE_SHARE = 0.05
+KEPT = "kept"
+_PLACE = "move"
+
+_log = logging.getLogger(__name__)
 
 
-def show(view: View) -> tuple[View, Walk]:
-    """Draw the sidebar; returns the view fitted to what is there, and its recorded walk."""
-    with st.sidebar:
-        names = list(pictures.samples())
-        st.selectbox("Picture", names, **state.bound("img", view.img if view.img in names else names[0]))
-        available = resources.available_runs()
-        view = replace(view, run=view.run if view.run in available else next(iter(available)))
-        st.selectbox("Model", list(available), **state.bound("run", view.run))
-        run = resources.open_run(available[view.run], view.epoch)
+class NoModel(Exception):
+    """There is no run that can be opened."""
+
+
+def open_view(view: View) -> tuple[View, Walk, list[str]]:
+    """Open the picture and the model of a view, or what stands in for what cannot be opened.
+
+    Returns:
+        The view of what was opened, its recorded walk, and a sentence for each thing replaced.
+
+    Raises:
+        NoModel: if no run can be opened.
+    """
+    notes: list[str] = []
+    view, run = _open_run(view, notes)
+    try:
         walk = resources.walk(view.img, view.framing, run)
-        st.image(walk.pixels, width=160)
-        for index in walk.probabilities.argsort()[::-1][:3]:
-            st.write(f"{run.class_names[index]} {walk.probabilities[index]:.3f}")
-    return view.fitted(run.model_config), walk
+    except NoPicture as error:
+        notes.append(f"{error} Meanwhile, here is a sample.")
+        view = replace(view, img=View().img, framing=View().framing)
+        walk = resources.walk(view.img, view.framing, run)
+    return view.fitted(run.model_config), walk, notes
+
+
+def _open_run(view: View, notes: list[str]) -> tuple[View, Run]:
+    available = resources.available_runs()
+    if view.run in available:
+        try:
+            return view, resources.open_run(available[view.run], view.epoch)
+        except RunError as error:
+            _log.warning("%s", error)
+        if view.epoch is not None:
+            notes.append(
+                "This model has no snapshot of that epoch that can be opened, so here are the "
+                "weights that it kept in the end."
+            )
+            return _open_run(replace(view, epoch=None), notes)
+        notes.append(
+            f"The files of the model {to_the_letter(view.run)} are damaged or not complete, so "
+            "another one is shown. Train it again, or restore its folder."
+        )
+    else:
+        notes.append("The model of this link is not on this machine, so another one is shown.")
+    for name, path in available.items():
+        try:
+            return replace(view, run=name, epoch=None), resources.open_run(path)
+        except RunError as error:
+            _log.warning("%s", error)
+    raise NoModel
+
+
+def show(view: View, walk: Walk) -> None:
+    """Draw the sidebar of what was opened."""
+    resources.tidy_uploads()
+    about = pictures.about(view.img)
+    with st.sidebar:
+        _choose_picture(view, walk.run)
+        _choose_framing(view, walk)
+        _choose_model(view, walk.run)
+        _answer(view, walk, about)
+
+
+def _choose_picture(view: View, run: Run) -> None:
+    st.subheader("The picture", anchor=False)
+    own = st.session_state.get("_own_picture")
+    if view.img not in pictures.samples():
+        own = st.session_state["_own_picture"] = view.img
+    names = [own, *pictures.samples()] if own else list(pictures.samples())
+    try:
+        items = [Thumb(n, _title(n), resources.picture_thumbnail(n)) for n in names]
+    except NoPicture:  # their own picture of a while ago, deleted since
+        del st.session_state["_own_picture"]
+        items = [Thumb(n, _title(n), resources.picture_thumbnail(n)) for n in pictures.samples()]
+    thumbs(
+        items,
+        key="samples",
+        label="Pictures to start with",
+        current=view.img,
+        on_choose=_choose,
+    )
+    about = pictures.about(view.img)
+    st.caption(_describe(about, view.img))
+    _upload()
+    _held_out(view, run)
+
+
+def _title(name: str) -> str:
+    about = pictures.about(name)
+    return f"{about.title} (drawing)" if about.kind == "drawing" else about.title
+
+
+def _describe(about: About, name: str) -> str:
+    if about.kind == "drawing":
+        return f"{about.title}, a drawing: not what a model trained on photographs knows."
+    if about.kind == "held-out":
+        return f"{about.title}, never seen in training."
+    return f"{about.title}."
+
+
+def _choose(name: str) -> None:
+    st.session_state.pop("_rejected", None)
+    state.update(img=name, framing=View().framing)
+
+
+def _upload() -> None:
+    # Under a new key after each file, the uploader is empty again: a file acts once, and the
+    # picture on show is always the one in the address.
+    turn = st.session_state.setdefault("_upload_turn", 0)
+
+    def take() -> None:
+        file = st.session_state[f"upload-{turn}"]
+        if file is None:
+            return
+        st.session_state["_upload_turn"] = turn + 1
+        try:
+            _choose(pictures.keep_upload(file.getvalue()))
+        except PictureError as error:
+            st.session_state["_rejected"] = str(error)
+
+    st.file_uploader(
+        "Upload a picture",
+        type=UPLOAD_KINDS,
+        key=f"upload-{turn}",
+        on_change=take,
+        max_upload_size=MAX_BYTES // 2**20,
+        label_visibility="collapsed",
+    )
+    if rejected := st.session_state.get("_rejected"):
+        st.warning(rejected)
+
+
+def _held_out(view: View, run: Run) -> None:
+    dataset = str(run.config.get("recipe", {}).get("dataset"))
+    if dataset not in pictures.HELD_OUT or not pictures.has_held_out(dataset):
+        return
+    prefix, number = pictures.HELD_OUT[dataset], pictures.held_out_number(view.img, dataset)
+
+    def by_number() -> None:
+        if (chosen := st.session_state["held-out"]) is not None:
+            _choose(f"{prefix}-{chosen}")
+
+    def another() -> None:
+        count = len(pictures.held_out(dataset).labels)
+        _choose(f"{prefix}-{np.random.default_rng().integers(count)}")
+
+    last = 9_999 if dataset == "cifar10" else len(pictures.held_out(dataset).labels) - 1
+    st.session_state["held-out"] = number
+    with st.container(horizontal=True, gap="small", key="held-out-row"):
+        st.number_input(
+            f"Test picture, 0 to {last:,}",
+            0,
+            last,
+            key="held-out",
+            step=1,
+            on_change=by_number,
+            label_visibility="collapsed",
+            placeholder=f"test picture 0 – {last}",
+        )
+        st.button("Any", on_click=another, key="another", help="Any picture of the test split")
+
+
+def _choose_framing(view: View, walk: Walk) -> None:
+    how = resources.parse_framing(view.framing)
+    square = how if isinstance(how, Square) else None
+
+    def choose() -> None:
+        chosen = st.session_state["framing"]
+        state.update(framing="0.5,0.5,1" if chosen == _PLACE else chosen or "crop")
+
+    def place() -> None:
+        x, y, zoom = (st.session_state[f"framing-{name}"] for name in ("x", "y", "zoom"))
+        state.update(framing=f"{x / 100:g},{y / 100:g},{1 / zoom:.4g}")
+
+    st.session_state["framing"] = _PLACE if square else how
+    st.segmented_control(
+        "Framing",
+        ["crop", "fit", _PLACE],
+        format_func={"crop": "Centre", "fit": "Fit", _PLACE: "Move, zoom"}.__getitem__,
+        key="framing",
+        required=True,
+        on_change=choose,
+        label_visibility="collapsed",
+    )
+    if square:
+        st.session_state["framing-x"] = round(100 * square.x)
+        st.session_state["framing-y"] = round(100 * square.y)
+        st.session_state["framing-zoom"] = min(8.0, max(0.5, round(1 / square.side, 2)))
+        st.slider("Across", 0, 100, key="framing-x", format="%d %%", on_change=place)
+        st.slider("Down", 0, 100, key="framing-y", format="%d %%", on_change=place)
+        st.slider("Zoom", 0.5, 8.0, key="framing-zoom", step=0.05, format="%.2f×", on_change=place)
+    size, channels = walk.run.model_config.image_size, walk.run.model_config.in_chans
+    kind = "grey" if channels == 1 else "colour"
+    st.html(
+        '<div class="seen"><figure>'
+        f'<img src="{walk.square_uri}" alt="The framed picture">'
+        "<figcaption>you see</figcaption></figure><figure>"
+        f'<img class="pixels" src="{walk.pixels_uri}" alt="Exactly what the model sees">'
+        f"<figcaption>it sees: {size}×{size}, {kind}</figcaption></figure></div>"
+    )
+
+
+def _choose_model(view: View, run: Run) -> None:
+    st.subheader("The model", anchor=False)
+    available = resources.available_runs()
+
+    def label(name: str) -> str:
+        record = resources.held_out_record(available[name])
+        return f"{name} · {100 * record.accuracy:.1f} %" if record else name
+
+    # Another model has other epochs, so it starts with its kept weights.
+    st.session_state["run"] = view.run
+    st.selectbox(
+        "Model",
+        list(available),
+        format_func=label,
+        key="run",
+        on_change=lambda: state.update(run=st.session_state["run"], epoch=None),
+        label_visibility="collapsed",
+    )
+    parameters = sum(p.numel() for p in run.model.parameters())
+    record = resources.held_out_record(available[view.run])
+    st.caption(
+        f"{parameters:,} parameters; "
+        + (
+            f"right on {100 * record.accuracy:.1f} % of {len(record.top):,} test pictures."
+            if record
+            else "not tested yet."
+        )
+    )
+    if epochs := list_epochs(available[view.run]):
+        st.select_slider(
+            "Epoch",
+            [*epochs, KEPT],
+            format_func=lambda epoch: epoch if epoch == KEPT else f"{epoch}",
+            **state.bound(
+                "epoch",
+                KEPT if view.epoch is None else view.epoch,
+                to_view=lambda chosen: None if chosen == KEPT else chosen,
+            ),
+            help="The model as it was after that epoch of training; 0 is untrained. Kept: the "
+            "weights that training chose in the end.",
+        )
+
+
+def _answer(view: View, walk: Walk, about: About) -> None:
+    run = walk.run
+    order = walk.probabilities.argsort()[::-1][:3]
+    st.subheader("Its answer", anchor=False)
+    st.html(bars([run.class_names[i] for i in order], walk.probabilities[order]))
+    st.caption(verdict(about, run.class_names, int(order[0])))
+    record = resources.held_out_record(run.path) if view.epoch is None else None
+    st.caption(doubt(float(walk.probabilities[order[0]]), len(run.class_names), record))
+
+
+def bars(names: Sequence[str], values: Sequence[float] | np.ndarray) -> str:
+    """Names with their probabilities as small bars, as HTML; names are shown to the letter."""
+    rows = "".join(
+        f'<tr><th scope="row">{escape(name)}</th>'
+        f'<td class="bar"><i style="width:{100 * value:.2f}%"></i></td>'
+        f"<td>{100 * value:.1f} %</td></tr>"
+        for name, value in zip(names, values, strict=True)
+    )
+    return f'<table class="bars">{rows}</table>'
+
+
+def verdict(about: About, class_names: Sequence[str], answer: int) -> str:
+    """Whether the answer is right, where that can be known; Markdown."""
+    if about.kind == "upload":
+        return "Only you know whether that is right."
+    if about.label not in class_names:
+        what = "none of the classes that this model knows"
+        return f"This picture shows {what}, so every answer is wrong."
+    label = to_the_letter(about.label)
+    if class_names[answer] == about.label:
+        return f"It is labelled {label}: right."
+    return f"It is labelled {label}: wrong."
+
+
+def doubt(top: float, classes: int, record: Record | None) -> str:
+    """What the highest probability says about "none of these"; Markdown."""
+    proves_nothing = (
+        f"A high one would prove nothing either: the {classes} probabilities add up to 1 whatever "
+        "the picture shows."
+    )
+    if record is None:
+        return (
+            "Whether that is sure for these weights cannot be told: they have no record on test "
+            "pictures. " + proves_nothing
+        )
+    share = record.share_as_unsure(top)
+    if share > UNSURE_SHARE:
+        return (
+            f"{100 * share:.0f} % of the test pictures got no surer an answer. That does not rule "
+            f"out that it is none of the {classes}: their probabilities add up to 1 whatever the "
+            "picture shows."
+        )
+    rarity = f"1 in {round(1 / share):,}" if share else f"none of {len(record.top):,}"
+    return (
+        f"**Probably none of the {classes}, or hard to tell:** only {rarity} test pictures got so "
+        f"low a top probability. {proves_nothing}"
+    )

@@ -4,6 +4,7 @@ The query string is the only memory: a copied link, Back and reload all give the
 is at its default is left out, so a fresh visitor's address stays bare.
 """
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -47,9 +48,9 @@ class View:
 def read() -> View:
     """The view that the URL asks for; what it says badly falls back to the default."""
     values: dict[str, Any] = {}
-    for name, kind in (("img", str), ("framing", str), ("run", str)):
-        if name in st.query_params:
-            values[name] = kind(st.query_params[name])
+    for name in ("img", "framing", "run"):
+        if text := st.query_params.get(name):
+            values[name] = text
     for name in ("epoch", "layer", "head", "token"):
         text = st.query_params.get(name, "")
         if text.isascii() and text.isdigit() and len(text) < 9:
@@ -59,19 +60,24 @@ def read() -> View:
 
 def update(**changes: Any) -> None:
     """Change parts of the view, in the URL. Call it from a widget's callback, which runs before
-    the page does."""
+    the page does. All changes make one step for the browser's Back."""
     query = replace(read(), **changes).to_query()
-    for name in View.__dataclass_fields__:
-        if name in query:
-            if st.query_params.get(name) != query[name]:
-                st.query_params[name] = query[name]
-        elif name in st.query_params:
-            del st.query_params[name]
+    others = {
+        name: st.query_params.get_all(name)
+        for name in st.query_params
+        if name not in View.__dataclass_fields__
+    }
+    if others | query != st.query_params.to_dict():
+        st.query_params.from_dict(others | query)
 
 
-def bound(field: str, value: Any) -> dict[str, Any]:
+def bound(field: str, value: Any, to_view: Callable[[Any], Any] = lambda v: v) -> dict[str, Any]:
     """Arguments that tie a widget to a part of the view: ``st.slider("Layer", …, **bound("layer",
-    view.layer))`` shows the view's value, and a change of it goes to the URL."""
+    view.layer))`` shows the view's value, and a change of it goes to the URL, by way of
+    ``to_view`` where the widget speaks another language."""
     key = f"view-{field}"
     st.session_state[key] = value
-    return {"key": key, "on_change": lambda: update(**{field: st.session_state[key]})}
+    return {
+        "key": key,
+        "on_change": lambda: update(**{field: to_view(st.session_state[key])}),
+    }
