@@ -1,8 +1,8 @@
 """A page with nothing but boards, for the browser tests of the board.
 
 The query string chooses: ``grid`` (8x8), ``layers``, ``heads``, ``kind`` (attention, similarity,
-none), ``parts``, ``above`` (a number input that sets the token). It prints how often the script
-ran and what the board returned.
+none), ``parts`` and the first choice. A number input above the board sets the token and follows
+it; below it stands how often the script ran and what the board returned.
 """
 
 import json

@@ -409,6 +409,23 @@ def test_any_grid_is_drawn_and_can_be_chosen_from(opened: Open, grid: tuple[int,
     assert len(shot.getcolors(1 << 20) or []) > 4
 
 
+@pytest.mark.parametrize("parts", ["matrix", "heads", "picture,heads", "matrix,heads"])
+def test_any_choice_of_parts_fits(opened: Open, parts: str) -> None:
+    board = opened(f"parts={parts}", width=700)
+    shown = [part for part in ("picture", "matrix", "heads") if part in parts]
+    assert board.root.locator("canvas:visible").count() == len(shown)
+    boxes = [board.box(part) for part in shown]
+    assert all(box["x"] + box["width"] <= 700 for box in boxes)
+    assert len({box["y"] for box in boxes}) == 1
+    board.canvas(shown[-1]).focus()
+    board.page.keyboard.press("ArrowRight")
+    if "heads" in parts:
+        board.has(head=1)
+        board.ran(2)
+    else:
+        board.has(hover="0,1")
+
+
 def test_twelve_layers_of_twelve_heads_fit_beside_each_other(opened: Open) -> None:
     maps = attention((4, 4), 12, 12)
     board = opened("layers=12&heads=12", grid=(4, 4))
