@@ -1021,7 +1021,7 @@ class Board extends Drawing {
     this.layout = {
       picture: { ...picture, top: this.maps || hasCls ? BAND : 1 },
       matrix: { side, axis: axis(side, tokens, hasCls) },
-      heads: this.headsSize(wide("heads"), picture.height),
+      heads: this.headsSize(wide("heads"), parts.includes("matrix") ? side : picture.height),
     };
     for (const name of parts) this.fit(name);
     this.redraw("picture", "matrix", "heads");
