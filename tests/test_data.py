@@ -374,3 +374,14 @@ def test_validation_takes_a_tenth_at_most(n: int, size: int, expected: int) -> N
     training, validation = validation_split(n, size)
     assert (len(validation), len(training)) == (expected, n - expected)
     assert not set(training) & set(validation)
+
+
+def test_random_pixels_are_fixed_uniform_noise_with_nothing_to_learn():
+    train, test = (load_split("random_pixels", split) for split in ("train", "test"))
+    assert train.images.shape == (3_560, 3, 32, 32) and test.images.shape == (1_000, 3, 32, 32)
+    again = load_split("random_pixels", "train")
+    assert again.fingerprint == train.fingerprint != test.fingerprint
+    assert abs(train.images.mean() - 127.5) < 0.2
+    assert np.bincount(train.labels, minlength=10).min() > 290
+    by_label = [train.images[train.labels == label].mean() for label in range(10)]
+    assert np.ptp(by_label) < 1  # levels of 255

@@ -9,13 +9,13 @@ import hashlib
 import json
 import os
 import stat
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
+
+from vit.files import write_atomically
 
 
 class DataError(ValueError):
@@ -105,9 +105,9 @@ def cached(
     }
     # Two processes that build the same split write the same bytes, so either may come last.
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        _write(pixels_file, lambda file: np.save(file, built.images, allow_pickle=False))
-        _write(notes_file, lambda file: file.write(json.dumps(notes).encode()))
+        write_atomically(pixels_file, lambda file: np.save(file, built.images, allow_pickle=False))
+        text = json.dumps(notes).encode()
+        write_atomically(notes_file, lambda file: file.write(text))
     except OSError as error:
         raise DataError(
             f"The decoded pictures cannot be kept in {folder} ({error.strerror or error}). Free "
@@ -117,19 +117,6 @@ def cached(
     if split is None:
         raise DataError(f"{folder} does not keep what is written to it; check that disk.")
     return split
-
-
-def _write(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Fill a file beside `path`, then put it in place in one step."""
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            write(file)
-        os.chmod(temporary, 0o644)  # mkstemp's 0600 would hide a shared cache from other users
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
 
 
 def _read(pixels_file: Path, notes_file: Path, source: State) -> Split | None:

@@ -82,7 +82,7 @@ def system_b() -> Recipe:
         clip_norm=None,
         crop_padding=0,
         flip="none",
-        validation=800,
+        validation=400,
     )
 
 

@@ -14,10 +14,7 @@ one, and a crash leaves the last whole one.
 """
 
 import json
-import os
 import re
-import secrets
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,10 +22,11 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from vit.config import ViTConfig
+from vit.files import write_atomically
 from vit.model import VisionTransformer
 
 CONFIG = "config.json"
@@ -217,32 +215,22 @@ def read_status(path: str | Path) -> dict[str, Any]:
     return status if isinstance(status, dict) else {}
 
 
-def write_atomically(file: Path, write: Callable[[Path], object]) -> None:
-    """Let ``write`` fill a file beside ``file``, then put it in place in one step."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    draft = file.with_name(f".{file.name}.{os.getpid()}.{secrets.token_hex(4)}")
-    try:
-        write(draft)
-        os.replace(draft, file)
-    finally:
-        draft.unlink(missing_ok=True)
-
-
 def write_json(file: Path, values: Any) -> None:
     text = json.dumps(values, indent=1, ensure_ascii=False) + "\n"
-    write_atomically(file, lambda draft: draft.write_text(text))
+    write_atomically(file, lambda open_file: open_file.write(text.encode()))
 
 
 def write_metrics(path: Path, rows: list[dict[str, Any]]) -> None:
     text = "".join(json.dumps(row) + "\n" for row in rows)
-    write_atomically(path / METRICS, lambda draft: draft.write_text(text))
+    write_atomically(path / METRICS, lambda file: file.write(text.encode()))
 
 
 def write_weights(
     file: Path, weights: dict[str, Tensor], metadata: dict[str, str]
 ) -> None:
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
-    write_atomically(file, lambda draft: save_file(tensors, draft, metadata))
+    content = save(tensors, metadata)
+    write_atomically(file, lambda open_file: open_file.write(content))
 
 
 def write_snapshot(path: Path, epoch: int, weights: dict[str, Tensor]) -> None:
@@ -253,13 +241,9 @@ def write_snapshot(path: Path, epoch: int, weights: dict[str, Tensor]) -> None:
 def write_predictions(
     path: Path, labels: np.ndarray, probabilities: np.ndarray, fingerprint: str
 ) -> None:
-    def write(draft: Path) -> None:
-        with draft.open("wb") as file:
-            np.savez_compressed(
-                file,
-                labels=labels.astype(np.uint8 if labels.max(initial=0) < 256 else np.int64),
-                probabilities=probabilities.astype(np.float32),
-                fingerprint=np.array(fingerprint),
-            )
-
-    write_atomically(path / PREDICTIONS, write)
+    arrays = {
+        "labels": labels,
+        "probabilities": probabilities.astype(np.float32),
+        "fingerprint": np.array(fingerprint),
+    }
+    write_atomically(path / PREDICTIONS, lambda file: np.savez_compressed(file, **arrays))

@@ -104,7 +104,10 @@ def train(
             "numpy": np.__version__,
         },
     }
-    first_epoch, rows = open_run(out, config, resume, model, optimizers, writes=rank == 0)
+    exists = (out / runs.CONFIG).exists()
+    if workers > 1:
+        dist.barrier()  # every process has looked before the first one writes
+    first_epoch, rows = open_run(out, config, exists, resume, model, optimizers, rank == 0)
     report = StatusReport(out, total_steps, enabled=rank == 0)
     best = max(rows, key=_merit, default=None)
     done = (first_epoch - 1) * steps_per_epoch
@@ -298,13 +301,13 @@ def join_workers(device: torch.device) -> tuple[int, int]:
 def open_run(
     out: Path,
     config: dict[str, Any],
+    exists: bool,
     resume: bool,
     model: VisionTransformer,
     optimizers: list[torch.optim.Optimizer],
     writes: bool,
 ) -> tuple[int, list[dict[str, Any]]]:
     """The first epoch to train and the rows of those before it; fills in a resumed run's state."""
-    exists = (out / runs.CONFIG).exists()
     if exists and not resume:
         raise RunError(
             f"{out} already holds a run. Add --resume to go on with it, or --out for another place."
