@@ -113,3 +113,21 @@ def test_only_patches_that_fit_are_offered():
     assert patches.patch_sizes(12) == [1, 2, 3, 4, 6, 12]
     with pytest.raises(ValueError, match="does not divide"):
         patches.token_cost(32, 5)
+
+
+def test_without_their_mean_positions_are_compared_about_it(model):
+    positions = model.pos_embed[0].double()
+    positions = positions - positions[1:].mean(0)
+    cosine = torch.nn.functional.cosine_similarity(positions[:, None], positions[None], dim=-1)
+    similarity = patches.position_similarity(model, centred=True)
+    torch.testing.assert_close(similarity.double(), cosine, rtol=0, atol=1e-6)
+
+
+def test_the_longest_and_the_busiest_patch(trace):
+    longest, shortest, busiest, rank = patches.lengths(trace)
+    lengths = np.linalg.norm(trace["patch_embed.projected"][0].numpy(), axis=-1)
+    spread = trace["patch_embed.flattened"][0].numpy().std(axis=-1)
+    assert (longest.patch, shortest.patch) == (lengths.argmax(), lengths.argmin())
+    assert (longest.length, busiest.spread) == pytest.approx((lengths.max(), spread.max()))
+    assert busiest.patch == spread.argmax()
+    assert np.argsort(-lengths).tolist().index(busiest.patch) == rank - 1

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from vit import by_hand
@@ -41,6 +42,15 @@ class Number:
     channel: int
     row: int
     column: int
+
+
+@dataclass(frozen=True)
+class Length:
+    """A patch, the length of its token, and the standard deviation of its numbers."""
+
+    patch: int
+    length: float
+    spread: float
 
 
 @dataclass(frozen=True)
@@ -101,14 +111,27 @@ def filter_pictures(model: VisionTransformer) -> Tensor:
     return (scaled.permute(0, 2, 3, 1) + 1) / 2
 
 
-def position_similarity(model: VisionTransformer) -> Tensor:
+def position_similarity(model: VisionTransformer, centred: bool = False) -> Tensor:
     """Cosine of every two learned positions, (N, N); [CLS] is number 0.
 
-    As in figure 7 of the ViT paper, which leaves [CLS] out.
+    As in figure 7 of the ViT paper, which leaves [CLS] out. What all places have in common makes
+    every cosine large and hides how they differ; ``centred`` takes their mean (without [CLS]'s)
+    away first.
     """
     positions = model.pos_embed.detach()[0]
-    positions = positions / positions.norm(dim=-1, keepdim=True)
-    return positions @ positions.mT
+    if centred:
+        positions = positions - positions[1:].mean(dim=0)
+    return F.normalize(positions, dim=-1) @ F.normalize(positions, dim=-1).mT
+
+
+def lengths(trace: Trace) -> tuple[Length, Length, Length, int]:
+    """The longest, the shortest and the busiest patch of the trace's first picture, and the
+    busiest one's place by length, counted from 1. Busy is a large deviation of its numbers."""
+    length = trace["patch_embed.projected"][0].norm(dim=-1)
+    spread = trace["patch_embed.flattened"][0].std(dim=-1, correction=0)
+    found = [int(length.argmax()), int(length.argmin()), int(spread.argmax())]
+    longest, shortest, busiest = (Length(i, float(length[i]), float(spread[i])) for i in found)
+    return longest, shortest, busiest, 1 + int((length > busiest.length).sum())
 
 
 def token_cost(image_size: int, patch_size: int) -> TokenCost:
