@@ -3,6 +3,7 @@
 import inspect
 import logging
 import textwrap
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -175,7 +176,7 @@ def shared_board(visit: Visit, *, key: str = "board", **arguments: Any) -> Board
 
 def aside(text: str) -> None:
     """A remark for people who know GPT: Markdown, one paragraph."""
-    with st.container(key="aside"):
+    with st.container(key=f"aside-{zlib.crc32(text.encode())}"):
         st.markdown(f"**You know GPT?** {text}")
 
 
@@ -234,6 +235,6 @@ def the_code(*functions: Callable[..., object] | type) -> None:
 
 def next_step(name: str, sentence: str) -> None:
     """A link to the page ``name`` that carries the view, after a sentence on why to go there."""
-    with st.container(key="next"):
+    with st.container(key=f"next-{Path(PAGES[name]).stem}"):
         st.markdown(sentence)
         st.page_link(PAGES[name], label=f"Next: {name}", query_params=state.read().to_query())

@@ -188,7 +188,7 @@ def _held_out(view: View, run: Run) -> None:
             step=1,
             on_change=by_number,
             label_visibility="collapsed",
-            placeholder=f"test picture 0 – {last}",
+            placeholder="test picture",
         )
         st.button("Any", on_click=another, key="another", help="Any picture of the test split")
 
@@ -312,24 +312,17 @@ def verdict(about: About, class_names: Sequence[str], answer: int) -> str:
 
 def doubt(top: float, classes: int, record: Record | None) -> str:
     """What the highest probability says about "none of these"; Markdown."""
-    proves_nothing = (
-        f"A high one would prove nothing either: the {classes} probabilities add up to 1 whatever "
-        "the picture shows."
+    always = (
+        f"The {classes} probabilities add up to 1 whatever the picture shows, so a high one proves "
+        "nothing."
     )
     if record is None:
-        return (
-            "Whether that is sure for these weights cannot be told: they have no record on test "
-            "pictures. " + proves_nothing
-        )
+        return f"How sure that is cannot be told: these weights have no test record. {always}"
     share = record.share_as_unsure(top)
     if share > UNSURE_SHARE:
-        return (
-            f"{100 * share:.0f} % of the test pictures got no surer an answer. That does not rule "
-            f"out that it is none of the {classes}: their probabilities add up to 1 whatever the "
-            "picture shows."
-        )
-    rarity = f"1 in {round(1 / share):,}" if share else f"none of {len(record.top):,}"
+        return f"{100 * share:.0f} % of the test pictures got no surer an answer. {always}"
+    rarity = f"only 1 in {round(1 / share):,}" if share else f"none of {len(record.top):,}"
     return (
-        f"**Probably none of the {classes}, or hard to tell:** only {rarity} test pictures got so "
-        f"low a top probability. {proves_nothing}"
+        f"**Probably none of the {classes}, or hard to tell:** {rarity} test pictures got so "
+        f"low a top probability. {always}"
     )
