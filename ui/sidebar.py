@@ -99,7 +99,7 @@ def _choose_picture(view: View, run: Run) -> None:
     own = st.session_state.get("_own_picture")
     if view.img not in pictures.samples():
         own = st.session_state["_own_picture"] = view.img
-    names = [own, *pictures.samples()] if own else list(pictures.samples())
+    names = [*pictures.samples(), *([own] if own else [])]
     try:
         items = [Thumb(n, _title(n), resources.picture_thumbnail(n)) for n in names]
     except NoPicture:  # their own picture of a while ago, deleted since
@@ -109,6 +109,7 @@ def _choose_picture(view: View, run: Run) -> None:
         items,
         key="samples",
         label="Pictures to start with",
+        columns=7,
         current=view.img,
         on_choose=_choose,
     )

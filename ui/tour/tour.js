@@ -285,14 +285,14 @@ class Tour {
     const { rows, columns } = this.data.tokens;
     const margin = Math.max(3, Math.round(columns / 32));
     const start = 3 * tall; // [CLS] is twice as tall, and a little apart
-    const query = rgb(this.palette.query);
+    const [query, muted] = [rgb(this.palette.query), rgb(this.palette.muted)];
     paint(canvas, columns + margin, start + (rows - 1) * tall, (x, y) => {
       const row = y < 2 * tall ? 0 : y < start ? -1 : 1 + Math.floor((y - start) / tall);
       if (row < 0) return null;
-      if (x < margin) return row === patch && x < margin - 1 ? query : null;
+      if (x < margin) return x === margin - 1 ? null : row === patch ? query : row === 0 ? muted : null;
       return along(this.diverging, 0.5 + steps[row * columns + x - margin] / 254);
     });
-    readout.textContent = `patch ${patch} is row ${patch}; the top row is [CLS]`;
+    readout.textContent = `patch ${patch} is row ${patch}, green; [CLS] is row 0, grey`;
   }
 
   showAttention(query) {
