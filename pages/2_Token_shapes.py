@@ -29,8 +29,8 @@ with frame.page("Token shapes", "Where do the shapes change?") as visit:
 
     st.markdown(
         f"In three places, and nowhere else. {widened.before} numbers become {widened.after}: the "
-        f"only step that changes how much a token holds. {joined.before} tokens become {joined.after}, "
-        f"once. Then the shape is frozen through all {config.depth} blocks, until [CLS] goes on "
+        f"only step that changes how much a token holds. {joined.before} tokens become "
+        f"{joined.after}, once. Then the shape is frozen through all {config.depth} blocks, until [CLS] goes on "
         f"alone."
     )
     left, right = st.columns(2, gap="large")
