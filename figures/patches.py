@@ -65,8 +65,14 @@ def cost(
     """Tokens and pairs for each patch side, both on logarithmic scales, the ``chosen`` (an index)
     marked: halving the side makes four times the tokens and sixteen times the pairs."""
     figure = go.Figure()
-    lines = (("N² pairs", pairs, palette.key), ("N tokens", tokens, palette.query))
-    for name, values, colour in lines:
+    # Each label on the side that its falling line leaves free.
+    above = "top center" if chosen == len(patch_sizes) - 1 else "top right"
+    below = "bottom center" if chosen == 0 else "bottom left"
+    lines = (
+        ("N² pairs", pairs, palette.key, above),
+        ("N tokens", tokens, palette.query, below),
+    )
+    for name, values, colour, side in lines:
         figure.add_scatter(
             x=patch_sizes,
             y=values,
@@ -81,7 +87,7 @@ def cost(
             mode="markers+text",
             marker={"size": 13, "color": colour},
             text=[f"{name}: {values[chosen]:,}"],
-            textposition="top right" if 2 * chosen < len(patch_sizes) else "bottom left",
+            textposition=side,
             textfont={"color": colour, "size": 13},
             hoverinfo="skip",
             cliponaxis=False,

@@ -30,8 +30,8 @@ with frame.page("Token shapes", "Where do the shapes change?") as visit:
     st.markdown(
         f"In three places, and nowhere else. {widened.before} numbers become {widened.after}: the "
         f"only step that changes how much a token holds. {joined.before} tokens become "
-        f"{joined.after}, once. Then the shape is frozen through all {config.depth} blocks, until [CLS] goes on "
-        f"alone."
+        f"{joined.after}, once. Then the shape is frozen through all {config.depth} blocks, until "
+        f"[CLS] goes on alone."
     )
     left, right = st.columns(2, gap="large")
     batch = left.select_slider("Pictures at once, B", BATCHES, key="batch", persist_state="session")

@@ -178,11 +178,15 @@ def positions(visit: Visit) -> None:
     others[view.token] = -2
     others[0] = -2  # [CLS] has no place in the picture
     nearest = int(others.argmax())
+    likest = (
+        f"Likest to **{token_name(view.token, grid)}** is **{token_name(nearest, grid)}**"
+        if view.token
+        else f"[CLS] has such a vector too, but no place: likest is {token_name(nearest, grid)}"
+    )
     text.markdown(
         f"Cut apart, the squares have lost their places. So each token is given a learned vector "
-        f"of its own. Nobody told the model what is next to what; see what it found out. "
-        f"Likest to **{token_name(view.token, grid)}** is **{token_name(nearest, grid)}**: cosine "
-        f"{plain(float(others[nearest]))}."
+        f"of its own. Nobody told the model what is next to what; see what it found out. {likest}, "
+        f"with a cosine of {plain(float(others[nearest]))}."
     )
     frame.shared_board(
         visit,

@@ -37,13 +37,13 @@ _STYLE = """
 .shapes .inside > :first-child { padding-left: 22px; }
 .shapes tbody .inside > * { border-top-style: dotted; }
 .shapes .folded > * { background: var(--panel); }
-.shapes .folded > :first-child { padding-left: 11px; }
+.shapes .folded > :first-child { padding-left: 11px; background: var(--panel); }
 .shapes .folded > :last-child { padding-right: 0; }
 .shapes tfoot td, .shapes tfoot th { border-top: 2px solid var(--muted); padding-top: 9px; }
 .shapes tfoot { font-weight: 600; }
 .shapes .models :is(td, th) { white-space: nowrap; }
 .shapes .models .this > * { background: var(--panel); font-weight: 600; }
-.shapes .models .this > :first-child { padding-left: 10px; }
+.shapes .models .this > :first-child { padding-left: 10px; background: var(--panel); }
 """
 
 
