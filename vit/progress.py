@@ -77,6 +77,6 @@ def sentence(judged: Verdict) -> str:
         )
     return (
         f"Training accuracy {where}, so the two move together, and the held-out one has levelled "
-        f"off: {signed_rise} points over the last quarter. What this model and these pictures can "
-        f"give at this schedule is learned."
+        f"off: {signed_rise} points over the last quarter. At this schedule there is little left "
+        f"to learn."
     )

@@ -1,0 +1,100 @@
+"""How a run went, epoch by epoch."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+
+import numpy as np
+import plotly.graph_objects as go
+
+from figures.layout import settle
+from figures.theme import Palette
+
+
+@dataclass(frozen=True)
+class Line:
+    """A named series: ``values`` (n,) over ``epochs`` (n,), NaN where not measured. ``colour`` is
+    an index into the theme's series. Published points are dotted and ringed."""
+
+    name: str
+    epochs: np.ndarray
+    values: np.ndarray
+    colour: int
+    published: bool = False
+
+
+def curves(
+    lines: Sequence[Line],
+    unit: str,
+    palette: Palette,
+    *,
+    marks: Mapping[int, str],
+    decimals: int,
+    height: int = 340,
+) -> go.Figure:
+    """Lines over the epochs, each named at its last point.
+
+    Args:
+        unit: what the values are, along the axis.
+        marks: epochs to mark by a vertical line, and what to write at it.
+        decimals: of the values when hovered.
+    """
+    figure = go.Figure()
+    for line in lines:
+        seen = ~np.isnan(line.values)
+        epochs, values = line.epochs[seen], line.values[seen].astype(np.float32)
+        colour = palette.series[line.colour]
+        figure.add_scatter(
+            x=epochs,
+            y=values,
+            name=escape(line.name),
+            mode="markers" if len(epochs) == 1 else "lines+markers" if line.published else "lines",
+            line={"color": colour, "width": 1.5 if line.published else 2.25}
+            | ({"dash": "dot"} if line.published else {}),
+            marker={
+                "size": 7,
+                "color": palette.ground if line.published else colour,
+                "line": {"color": colour, "width": 1.5},
+            },
+            hovertemplate=f"{escape(line.name)}: %{{y:.{decimals}f}}<extra></extra>",
+        )
+    middle = max((line.epochs.max() for line in lines if len(line.epochs)), default=0) / 2
+    for number, (epoch, text) in enumerate(marks.items()):
+        figure.add_vline(x=epoch, line={"color": palette.muted, "width": 1, "dash": "dot"})
+        figure.add_annotation(
+            x=epoch,
+            y=1,
+            yref="paper",
+            text=text,
+            showarrow=False,
+            xanchor="right" if epoch > middle else "left",
+            yanchor="bottom",
+            yshift=13 * number,
+            font={"size": 11, "color": palette.muted},
+        )
+    settle(figure, palette, height=height, left=8, top=36 if marks else 8)
+    figure.update_layout(
+        showlegend=len(lines) > 1,
+        legend={
+            "orientation": "h",
+            "y": -60 / height,
+            "yanchor": "top",
+            "x": 0,
+            "itemclick": False,
+            "itemdoubleclick": False,
+            "font": {"size": 12},
+        },
+        hovermode="x unified",
+    )
+    figure.update_xaxes(
+        title={"text": "epoch", "standoff": 8},
+        showgrid=False,
+        zeroline=False,
+        fixedrange=True,
+        tickformat="d",
+        unifiedhovertitle={"text": "epoch %{x}"},
+    )
+    figure.update_yaxes(
+        title=unit, gridcolor=palette.line, zeroline=False, fixedrange=True, automargin=True
+    )
+    return figure
