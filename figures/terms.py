@@ -33,7 +33,10 @@ def bars(
             y=terms.astype(np.float32),
             marker_color=np.where(terms < 0, down, up).tolist(),
             marker_line_width=0,
-            text=[f"{t:+.2f}" if i in named else "" for i, t in enumerate(terms)],
+            text=[
+                f"{term:+.2f}".replace("-", "−") if i in named else ""
+                for i, term in enumerate(terms)
+            ],
             textposition="outside",
             textangle=0,
             textfont={"color": palette.ink, "size": 12},

@@ -23,8 +23,9 @@ with frame.page("[CLS] readout", "What does [CLS] hear?") as visit:
 
     st.markdown(
         f"Picture a room of {patches} people. Each saw one square of a photo, no more. A "
-        f"listener, who saw nothing, goes about through {config.depth} rounds of talk, hears them "
-        f"all, and names the photo. The listener is [CLS]."
+        f"listener, who saw nothing, hears them all for {config.depth} "
+        f"round{'s' * (config.depth > 1)} of talk, a layer each, and then names the photo. The "
+        f"listener is [CLS]."
     )
     scale = focus.inputs(visit, "layer", "head").segmented_control(
         "Strongest colour", ["of all layers", "of each layer"], default="of all layers", key="scale"
