@@ -100,7 +100,7 @@ def jigsaw(walk: Walk) -> None:
         "only the position that was added to each token tells the model where a patch lies. Here "
         "is the first of them."
     )
-    shuffled = shuffle_patches(torch.from_numpy(walk.pixels).permute(2, 0, 1)[None], side)
+    shuffled = shuffle_patches(torch.tensor(walk.pixels).permute(2, 0, 1)[None], side)
     best = probabilities[0].argsort()[::-1][:3]
     st.html(
         '<div class="jigsaw"><figure>'

@@ -34,6 +34,11 @@ PAGES = {
     "Training": "pages/6_Training.py",
 }
 
+WENT_WRONG = (
+    "Something went wrong while this part was drawn. Reload the page, or choose another picture or "
+    "model in the sidebar."
+)
+
 _log = logging.getLogger(__name__)
 
 
@@ -128,10 +133,7 @@ def calm() -> Iterator[None]:
         yield
     except Exception:
         _log.exception("A part of a page failed")
-        st.error(
-            "Something went wrong while this part was drawn. Reload the page, or choose another "
-            "picture or model in the sidebar."
-        )
+        st.error(WENT_WRONG)
 
 
 def palette() -> Palette:

@@ -113,8 +113,8 @@ def _choose_picture(view: View, run: Run) -> None:
         current=view.img,
         on_choose=_choose,
     )
-    about = pictures.about(view.img)
-    st.caption(_describe(about, view.img))
+    with st.container(key="about-picture"):
+        st.caption(_describe(pictures.about(view.img)))
     _upload()
     _held_out(view, run)
 
@@ -124,9 +124,9 @@ def _title(name: str) -> str:
     return f"{about.title} (drawing)" if about.kind == "drawing" else about.title
 
 
-def _describe(about: About, name: str) -> str:
+def _describe(about: About) -> str:
     if about.kind == "drawing":
-        return f"{about.title}, a drawing: not what a model trained on photographs knows."
+        return f"{about.title}. Drawings are not what it was trained on."
     if about.kind == "held-out":
         return f"{about.title}, never seen in training."
     return f"{about.title}."

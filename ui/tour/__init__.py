@@ -80,7 +80,7 @@ def tour(
         "filters": data_uri(filter_sheet(walk.run.model.patch_embed.proj.weight.numpy())),
         "numbers": _floats(trace["patch_embed.flattened"][0].numpy()),
         "tokens": _signed(tokens),
-        "listener": _signed(listener / np.abs(listener).max(1, keepdims=True)),
+        "listener": _signed(listener / np.abs(listener).max(1, keepdims=True).clip(1e-12)),
         "attention": _floats(trace[f"blocks.{view.layer}.attn.pattern"][0, view.head].numpy()),
         "answer": [
             {"name": walk.run.class_names[i], "value": float(walk.probabilities[i])} for i in order

@@ -255,7 +255,7 @@ class Tour {
     const step = side + this.gap;
     const whole = grid * step - this.gap;
     this.place(this.cards.patches, (column * step) / whole, (row * step) / whole, side / whole);
-    this.cards.patches.readout.textContent = `patch ${patch}: row ${row + 1}, column ${column + 1}`;
+    this.cards.patches.readout.textContent = `patch ${patch} (row ${row}, column ${column})`;
   }
 
   place(card, left, top, size) {
