@@ -16,7 +16,7 @@ BATCHES = [2**power for power in range(11)]
 
 @st.cache_data(max_entries=32, show_spinner=False)
 def live(run: str, epoch: int, identity: int, _walk: Walk) -> ShapeTrace:
-    """The pass of a model that is loaded; every picture's has the same shapes."""
+    """The pass of a picture through a loaded model; every other's has the same shapes."""
     return shapes.trace_shapes(_walk.run.model, _walk.x)
 
 
@@ -45,8 +45,9 @@ with frame.page("Token shapes", "Where do the shapes change?") as visit:
     opened = names.index(which) if which in names else None
     shape_table.steps(trace.for_batch(batch), opened, "The forward pass, step by step")
     st.caption(
-        "Traced from this picture's own pass just now: shapes, counts and lines come from the "
-        "running model. " + shape_table.legend() + ". Multiply-adds are those of the linear layers "
+        "Traced from a pass of this very model: shapes, counts and lines are read off as it runs. "
+        + shape_table.legend()
+        + ". Multiply-adds are those of the linear layers "
         "and of attention's two matrix products."
     )
     share = 100 * trace.skipped / trace.multiply_adds

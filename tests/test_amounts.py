@@ -1,0 +1,31 @@
+"""Large numbers in words."""
+
+import pytest
+
+from ui.amounts import in_bytes, rounded
+
+
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [
+        (0, "0"),
+        (4_225, "4,225"),
+        (999_949, "999,949"),
+        (999_950, "1.0 million"),
+        (83_561_216, "83.6 million"),
+        (999_949_999, "999.9 million"),
+        (999_950_000, "1.0 billion"),
+        (2_517_731_329, "2.5 billion"),
+        (3 * 10**15, "3,000.0 trillion"),
+    ],
+)
+def test_counts(count: int, words: str) -> None:
+    assert rounded(count) == words
+
+
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [(16, "16 bytes"), (16_900, "16.9 kB"), (10_070_925_316, "10.1 GB"), (10**12, "1.0 TB")],
+)
+def test_bytes(count: int, words: str) -> None:
+    assert in_bytes(count) == words
