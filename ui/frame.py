@@ -229,10 +229,17 @@ def the_code(*functions: Callable[..., object] | type) -> None:
     names = ", ".join(function.__qualname__ for function in functions)
     with st.expander(f"The code: {names}"):
         for function in functions:
-            file = Path(inspect.getsourcefile(function) or "").relative_to(ROOT)
-            lines, first = inspect.getsourcelines(function)
-            st.caption(f"{file}, line {first}")
-            st.code(textwrap.dedent("".join(lines)), language="python")
+            place, source = _source(function)
+            st.caption(place)
+            st.code(source, language="python")
+
+
+@cache
+def _source(function: Callable[..., object] | type) -> tuple[str, str]:
+    """Where a function stands, and its text."""
+    file = Path(inspect.getsourcefile(function) or "").relative_to(ROOT)
+    lines, first = inspect.getsourcelines(function)
+    return f"{file}, line {first}", textwrap.dedent("".join(lines))
 
 
 def next_step(name: str, sentence: str) -> None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from figures.theme import DARK, LIGHT
-from ui.resources import Walk, data_uri
+from ui.resources import HOUR, Walk, data_uri
 from ui.state import View
 
 _HERE = Path(__file__).parent
@@ -52,7 +52,7 @@ def tour(
 ) -> None:
     """Draw the stages of a walk. ``on_open`` is called, before the script runs, with the page and
     the token that the visitor clicked; ``address`` gives the link's own address for a page."""
-    config, trace = walk.run.model_config, walk.trace
+    config = walk.run.model_config
     pages = {stage.page for stage in stages}
 
     def opened() -> None:
@@ -61,32 +61,43 @@ def tour(
         if wish.get("page") in pages and type(token) is int and 0 <= token < config.num_tokens:
             on_open(wish["page"], token)
 
+    data = {
+        "stages": [asdict(s) | {"href": address(s.page, view)} for s in stages],
+        "palettes": _PALETTES,
+        "token": view.token,
+        "place": {"layer": view.layer, "head": view.head},
+    }
+    numbers, _ = _numbers(id(walk), view.layer, view.head, walk)
+    _component(key=key, data=data | numbers, on_open_change=opened)
+
+
+@st.cache_resource(max_entries=24, ttl=HOUR, show_spinner=False)
+def _numbers(identity: int, layer: int, head: int, _walk: Walk) -> tuple[dict[str, Any], Walk]:
+    """What is drawn of a walk; kept with the walk itself, so that no other has its id meanwhile."""
+    config, trace = _walk.run.model_config, _walk.trace
     tokens = trace["pos_added"][0].numpy()
     listener = np.stack(
         [tokens[0]] + [trace[f"blocks.{i}.resid_post"][0, 0].numpy() for i in range(config.depth)]
     )
-    order = walk.probabilities.argsort()[::-1][:10]
-    data: dict[str, Any] = {
-        "stages": [asdict(s) | {"href": address(s.page, view)} for s in stages],
-        "palettes": _PALETTES,
+    order = _walk.probabilities.argsort()[::-1][:10]
+    drawn = {
         "grid": config.grid_size,
         "patch": config.patch_size,
         "channels": config.in_chans,
-        "token": view.token,
-        "focus": strongest_patch(walk),
-        "place": {"layer": view.layer, "head": view.head},
-        "pixels": walk.pixels_uri,
-        "square": walk.square_uri,
-        "filters": data_uri(filter_sheet(walk.run.model.patch_embed.proj.weight.numpy())),
+        "focus": strongest_patch(_walk),
+        "pixels": _walk.pixels_uri,
+        "square": _walk.square_uri,
+        "filters": data_uri(filter_sheet(_walk.run.model.patch_embed.proj.weight.numpy())),
         "numbers": _floats(trace["patch_embed.flattened"][0].numpy()),
         "tokens": _signed(tokens),
         "listener": _signed(listener / np.abs(listener).max(1, keepdims=True).clip(1e-12)),
-        "attention": _floats(trace[f"blocks.{view.layer}.attn.pattern"][0, view.head].numpy()),
+        "attention": _floats(trace[f"blocks.{layer}.attn.pattern"][0, head].numpy()),
         "answer": [
-            {"name": walk.run.class_names[i], "value": float(walk.probabilities[i])} for i in order
+            {"name": _walk.run.class_names[i], "value": float(_walk.probabilities[i])}
+            for i in order
         ],
     }
-    _component(key=key, data=data, on_open_change=opened)
+    return drawn, _walk
 
 
 def strongest_patch(walk: Walk) -> int:
