@@ -6,12 +6,12 @@ from figures.confusion import per_class
 from figures.reliability import reliability
 from ui import errors, frame, heldout, matrix
 from ui.frame import Visit
-from ui.heldout import Tested
+from ui.heldout import Outcome
 from ui.opened import QUIET
 from vit import mistakes
 
 
-def show(visit: Visit, found: Tested) -> None:
+def show(visit: Visit, found: Outcome) -> None:
     """The page, for a model that has been tested."""
     names = visit.walk.run.class_names
     counts = mistakes.confusion_matrix(found.labels, found.probabilities)
@@ -35,7 +35,7 @@ def show(visit: Visit, found: Tested) -> None:
     if theirs:
         st.caption(f"{theirs[0]}: {errors.published.C.source}.")
 
-    split = heldout.test_pictures(visit.walk.run)
+    split = heldout.find_pictures(visit.walk.run)
     fits = split is not None and split.fingerprint == found.fingerprint
     with st.container(key="cell"):
         st.subheader("The pictures behind a number")

@@ -5,11 +5,11 @@ import streamlit as st
 from ui import frame, learning
 from vit import train
 from vit.progress import verdict
-from vit.runs import list_epochs, read_metrics
+from vit.runs import list_epochs
 
 with frame.page("Training", "How did it learn?") as visit:
     run = visit.walk.run
-    rows = read_metrics(run.path)
+    rows = learning.rows_of(run)
     if rows:
         st.markdown(learning.opening_words(run, rows))
         st.markdown(f"**What the curves say.** {learning.judge(rows)}")
@@ -19,8 +19,6 @@ with frame.page("Training", "How did it learn?") as visit:
             "mirrored or partly hidden, so it can lie below the others. Validation pictures are a "
             "part of the training set that is only looked at; they choose the weights to keep."
         )
-    else:
-        st.info("This run has not finished its first epoch yet, so it has no curves.")
 
     if epochs := list_epochs(run.path):
         st.subheader("Open it as it was")

@@ -5,7 +5,7 @@ import streamlit as st
 
 from ui import heldout, resources
 from ui.frame import Visit
-from ui.heldout import Tested
+from ui.heldout import Outcome
 from ui.matrix import Cell
 from ui.words import to_the_letter
 from vit import mistakes, published
@@ -15,15 +15,19 @@ from vit.mistakes import Reliability
 PER_PAGE = 16  # pictures of a cell shown at once
 
 
-def chosen_cell(counts: np.ndarray) -> Cell:
-    """The cell that the URL names as ``cell=true,predicted``, else the commonest mistake, else the
-    first cell."""
-    text = st.query_params.get("cell", "")
+def parse_cell(text: str, classes: int) -> Cell | None:
+    """``true,predicted`` as links have it; None for anything that is no cell."""
     parts = text.split(",")
-    if len(parts) == 2 and all(p.isascii() and p.isdigit() and len(p) < 4 for p in parts):
-        row, column = map(int, parts)
-        if max(row, column) < len(counts):
-            return row, column
+    if len(parts) != 2 or not all(p.isascii() and p.isdigit() and len(p) < 4 for p in parts):
+        return None
+    row, column = map(int, parts)
+    return (row, column) if max(row, column) < classes else None
+
+
+def chosen_cell(counts: np.ndarray) -> Cell:
+    """The cell that the URL names, else the commonest mistake, else the first cell."""
+    if cell := parse_cell(st.query_params.get("cell", ""), len(counts)):
+        return cell
     top = mistakes.top_confusions(counts, 1)
     return (top[0].true, top[0].predicted) if top else (0, 0)
 
@@ -42,15 +46,15 @@ def comparable(names: tuple[str, ...], counts: np.ndarray) -> tuple[str, np.ndar
     return None
 
 
-def find_test(visit: Visit) -> Tested | None:
+def find_test(visit: Visit) -> Outcome | None:
     """The test to show: of the chosen epoch if there is one, else of the kept weights, with an
     offer to make the missing one; None if there is nothing to show yet."""
     run = visit.walk.run
-    found = heldout.tested(run)
+    found = heldout.outcome(run)
     if found:
         return found
     kept = heldout.kept_epoch(run.path)
-    stand_in = heldout.tested(resources.open_run(run.path)) if run.epoch != kept else None
+    stand_in = heldout.outcome(resources.open_run(run.path)) if run.epoch != kept else None
     if stand_in:
         st.warning(
             f"What you see below is the model as it was kept, after epoch {kept}. Epoch "
@@ -58,12 +62,12 @@ def find_test(visit: Visit) -> Tested | None:
         )
     else:
         st.info("This run has not been tested on held-out pictures yet.")
-    split = heldout.test_pictures(run)
+    split = heldout.find_pictures(run)
     if split is None:
         if not stand_in:
             heldout.offer_pictures(run)
     elif st.button(f"Test epoch {run.epoch} on {len(split.labels):,} pictures", key="test"):
-        heldout.test_now(run, split)
+        heldout.measure_now(run, split)
         st.rerun()
     return stand_in
 
@@ -85,7 +89,7 @@ def list_confusions(names: tuple[str, ...], counts: np.ndarray, cell: Cell) -> N
         )
 
 
-def show_cell(visit: Visit, found: Tested, split: Split, cell: Cell) -> None:
+def show_cell(visit: Visit, found: Outcome, split: Split, cell: Cell) -> None:
     """The pictures of a cell, the surest first, a page at a time."""
     names = [to_the_letter(name) for name in split.class_names]
     true, predicted = cell
@@ -128,7 +132,7 @@ def calibration_words(measured: Reliability) -> str:
     )
 
 
-def guess_about(visit: Visit, found: Tested) -> tuple[str, str]:
+def guess_about(visit: Visit, found: Outcome) -> tuple[str, str]:
     """A question about the visitor's own picture, and its answer from the held-out pictures."""
     probabilities = visit.walk.probabilities
     name = to_the_letter(visit.walk.run.class_names[probabilities.argmax()])
@@ -155,7 +159,7 @@ def guess_about(visit: Visit, found: Tested) -> tuple[str, str]:
     return question, answer
 
 
-def show_sixteen(visit: Visit, found: Tested, split: Split) -> None:
+def show_sixteen(visit: Visit, found: Outcome, split: Split) -> None:
     """Four by four held-out pictures; the URL's ``sixteen`` says which draw it is."""
     text = st.query_params.get("sixteen", "")
     seed = int(text) if text.isascii() and text.isdigit() and len(text) < 9 else 0

@@ -21,7 +21,7 @@ OPENS = "Attention"  # the page on which a test picture is opened
 
 
 @dataclass(frozen=True)
-class Tested:
+class Outcome:
     """Probabilities (n, classes) of a run's ``epoch`` on test pictures with labels (n,);
     ``fingerprint`` says on which pictures."""
 
@@ -54,7 +54,7 @@ def is_demo() -> bool:
 # ---- the predictions -----------------------------------------------------------------------------
 
 
-def tested(run: Run) -> Tested | None:
+def outcome(run: Run) -> Outcome | None:
     """How the weights in ``run`` did; None if nobody has tested them yet.
 
     A snapshot of the kept epoch counts as the kept weights: it is those, rounded.
@@ -64,7 +64,7 @@ def tested(run: Run) -> Tested | None:
             return _stored(str(run.path), _stamp(run.path), run.epoch)
         except RunError:
             pass
-    return _slot(str(run.path), run.epoch, _weights_stamp(run)).get("tested")
+    return _slot(str(run.path), run.epoch, _weights_stamp(run)).get("outcome")
 
 
 def kept_epoch(path: Path) -> int:
@@ -72,8 +72,8 @@ def kept_epoch(path: Path) -> int:
     return resources.open_run(path, None).epoch
 
 
-def test_now(run: Run, split: Split) -> None:
-    """Test the weights in ``run`` on ``split`` behind a progress bar; ``tested`` finds the result,
+def measure_now(run: Run, split: Split) -> None:
+    """Test the weights in ``run`` on ``split`` behind a progress bar; ``outcome`` finds the result,
     for every visitor, until the server ends."""
     bar = st.progress(0.0, "Looking at the test pictures")
 
@@ -83,11 +83,11 @@ def test_now(run: Run, split: Split) -> None:
     images = torch.from_numpy(np.array(split.images))
     probabilities = predict_probabilities(run.model, images, run.mean, run.std, show)
     slot = _slot(str(run.path), run.epoch, _weights_stamp(run))
-    slot["tested"] = Tested(run.epoch, split.labels, probabilities, split.fingerprint)
+    slot["outcome"] = Outcome(run.epoch, split.labels, probabilities, split.fingerprint)
 
 
 @st.cache_resource(max_entries=16, show_spinner=False)
-def _slot(path: str, epoch: int, stamp: int) -> dict[str, Tested]:
+def _slot(path: str, epoch: int, stamp: int) -> dict[str, Outcome]:
     """A place for one test that was made here."""
     return {}
 
@@ -102,14 +102,14 @@ def _weights_stamp(run: Run) -> int:
 
 
 @st.cache_resource(max_entries=16, show_spinner=False)
-def _stored(path: str, stamp: int, epoch: int) -> Tested:
-    return Tested(epoch, **runs.read_predictions(path))
+def _stored(path: str, stamp: int, epoch: int) -> Outcome:
+    return Outcome(epoch, **runs.read_predictions(path))
 
 
 # ---- the pictures --------------------------------------------------------------------------------
 
 
-def test_pictures(run: Run) -> Split | None:
+def find_pictures(run: Run) -> Split | None:
     """The test split of the run's dataset if it can be read here without fetching anything."""
     dataset = run.config["recipe"]["dataset"]
     if is_demo() and dataset not in pictures.HELD_OUT:
@@ -149,7 +149,7 @@ def sixteen(count: int, seed: int) -> np.ndarray:
 
 
 def show(
-    found: Tested,
+    found: Outcome,
     indices: np.ndarray,
     split: Split,
     run: Run,

@@ -20,7 +20,7 @@ from vit import published, runs
 from vit.model import VisionTransformer
 from vit.progress import sentence, verdict
 from vit.recipes import RECIPES
-from vit.runs import Run
+from vit.runs import Run, RunError
 
 Rows = Sequence[Mapping[str, Any]]
 # Name, key in the rows' names, and colour (an index into the theme's series).
@@ -69,6 +69,21 @@ _STYLE = """
 
 
 # ---- curves --------------------------------------------------------------------------------------
+
+
+def rows_of(run: Run) -> Rows:
+    """The run's epochs; if there are none to show, the page says why."""
+    try:
+        rows = runs.read_metrics(run.path)
+    except RunError:
+        st.warning(
+            "The record of this run's epochs is damaged, so there are no curves. Restore its "
+            "metrics.jsonl, or train it again."
+        )
+        return []
+    if not rows:
+        st.info("This run has not finished its first epoch yet, so it has no curves.")
+    return rows
 
 
 def column(rows: Rows, key: str) -> np.ndarray:

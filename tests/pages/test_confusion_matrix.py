@@ -1,0 +1,265 @@
+"""The Confusion matrix page: what it prints is what scikit-learn makes of the predictions."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn import metrics
+from streamlit.testing.v1 import AppTest
+
+from tests.loopback_hub import LoopbackHub, loopback_hub
+from tests.pages.made import ROOT, array, figures, open_page, words
+from tests.small_data import NAMES, noise, parquet_bytes, write_parquet
+from tests.small_runs import predictions_of, probabilities_of, write_run
+from ui.errors import parse_cell
+from ui.heldout import Outcome, sixteen
+from vit import download
+from vit.data import DataError, load_split
+from vit.evaluate import load_test_split
+from vit.published import C_CONFUSION
+from vit.runs import load_run, read_predictions, write_predictions
+
+FILE = "5_Confusion_matrix.py"
+DIGITS = ROOT / "checkpoints" / "digits"
+
+
+@pytest.fixture(autouse=True)
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("VIT_RUNS_DIR", str(tmp_path / "runs"))
+    monkeypatch.setenv("VIT_DATA_DIR", str(tmp_path / "data"))
+    return tmp_path
+
+
+def component(app: AppTest, key: str) -> dict[str, Any]:
+    """What a component was sent."""
+    for element in app.get("bidi_component"):
+        if element.proto.id.endswith(f"-{key}"):
+            return json.loads(element.proto.json)
+    raise AssertionError(f"there is no component {key}")
+
+
+def test_digits_as_scikit_learn_counts_them() -> None:
+    app = open_page(FILE, run="digits")
+    stored = read_predictions(DIGITS)
+    labels, said = stored["labels"], stored["probabilities"].argmax(1)
+    matrix = metrics.confusion_matrix(labels, said)
+    shown = component(app, "matrix")
+    assert shown["names"] == list("0123456789")
+    assert [table["counts"] for table in shown["tables"]] == [matrix.tolist()]
+    text = words(app)
+    assert f"{len(labels)} pictures" in text
+    assert f"**{100 * metrics.accuracy_score(labels, said):.2f} %**" in text
+
+    recall = 100 * np.sort(metrics.recall_score(labels, said, average=None))
+    assert array(figures(app)[0]["data"][0]["x"]) == pytest.approx(recall[::-1], rel=1e-5)
+
+    wrong = matrix - np.diag(matrix.diagonal())
+    row, column = np.unravel_index(wrong.argmax(), wrong.shape)
+    assert shown["cell"] == [row, column], "the commonest mistake is open at first"
+    assert f"True class {row}, predicted {column}: {wrong.max()} pictures" in text
+    tiles = component(app, "cell-pictures")["tiles"]
+    assert len(tiles) == wrong.max()
+    assert all(tile["said"].startswith(f"{column} ") and not tile["right"] for tile in tiles)
+    assert all(tile["note"] == f"shows {row}" for tile in tiles)
+    inside = np.flatnonzero((labels == row) & (said == column))
+    numbers = [int(re.search(r"img=digit-(\d+)", tile["href"])[1]) for tile in tiles]
+    assert set(numbers) == set(inside)
+    assert all("run=digits" in tile["href"] for tile in tiles)
+
+
+def test_a_mistake_chosen_in_words_opens_its_cell() -> None:
+    app = open_page(FILE, run="digits")
+    buttons = [b for b in app.button if b.key.startswith("confusion-")]
+    counts = [int(b.label.strip("*").split()[-2]) for b in buttons if "times" in b.label]
+    assert counts == sorted(counts, reverse=True)
+    chosen = buttons[1]
+    row, column = map(int, chosen.key.split("-")[1:])
+    assert chosen.label.startswith(f"{row} → {column}, ")
+    chosen.click().run()
+    assert app.query_params["cell"] == f"{row},{column}"
+    assert component(app, "matrix")["cell"] == [row, column]
+    assert f"True class {row}, predicted {column}:" in words(app)
+
+
+@pytest.mark.parametrize("text", ["", "3", "3,", "10,0", "a,b", "-1,2", "²,1", "1,2,3", "1,9999"])
+def test_what_is_no_cell_is_none(text: str) -> None:
+    assert parse_cell(text, 10) is None
+    assert parse_cell("3,9", 10) == (3, 9)
+
+
+def test_a_cell_on_the_diagonal_shows_what_is_right() -> None:
+    app = open_page(FILE, run="digits", cell="2,2")
+    tiles = component(app, "cell-pictures")["tiles"]
+    assert all(tile["right"] for tile in tiles)
+    sure = [float(tile["said"].split()[1]) for tile in tiles]
+    assert sure == sorted(sure, reverse=True)
+
+
+def test_calibration_is_said_in_words() -> None:
+    text = words(open_page(FILE, run="digits"))
+    stored = read_predictions(DIGITS)
+    sure, right = (
+        stored["probabilities"].max(1),
+        stored["probabilities"].argmax(1) == stored["labels"],
+    )
+    bins = np.minimum((sure * 10).astype(int), 9)
+    error = sum(
+        (bins == b).mean() * abs(sure[bins == b].mean() - right[bins == b].mean())
+        for b in np.unique(bins)
+    )
+    assert f"**{100 * error:.1f} percentage points** apart" in text
+    assert f"(expected calibration error {error:.3f})" in text
+    assert f"{100 * sure.mean():.1f} % sure, {100 * right.mean():.1f} % right" in text
+
+
+def test_sixteen_and_another_sixteen() -> None:
+    app = open_page(FILE, run="digits")
+    split, stored = load_split("digits", "test"), read_predictions(DIGITS)
+    said = stored["probabilities"].argmax(1)
+
+    def check(seed: int) -> list[str]:
+        shown = component(app, "sixteen-pictures")
+        assert shown["columns"] == 4
+        indices = sixteen(len(said), seed)
+        for tile, index in zip(shown["tiles"], indices, strict=True):
+            assert tile["said"] == f"{said[index]} {stored['probabilities'][index].max():.2f}"
+            assert tile["note"] == f"shows {split.labels[index]}"
+            assert tile["right"] == (said[index] == split.labels[index])
+        right = sum(tile["right"] for tile in shown["tiles"])
+        assert f"{right} of these 16 are named rightly" in words(app)
+        return [tile["href"] for tile in shown["tiles"]]
+
+    first = check(0)
+    app.button(key="another-sixteen").click().run()
+    assert app.query_params["sixteen"] == "1"
+    assert check(1) != first
+
+
+def test_system_c_is_set_beside_only_over_the_same_pictures(folders: Path) -> None:
+    run = write_run(folders / "runs" / "own", "cifar10", list(NAMES))
+    labels, probabilities = predictions_of(C_CONFUSION)
+    write_predictions(run, labels, probabilities, "f")
+    app = open_page(FILE, run="runs/own")
+    ours, theirs, difference = component(app, "matrix")["tables"]
+    assert ours["counts"] == theirs["counts"] == C_CONFUSION.tolist()
+    assert theirs["title"] == "System C, as published"
+    assert difference["difference"] == [0, 1]
+    assert "Vision Transformer, part 4" in words(app)
+    assert [b.label for b in app.button if b.key == "confusion-3-5"] == ["**cat → dog, 164 times**"]
+
+    write_predictions(run, labels[:100], probabilities[:100], "f")
+    app = open_page(FILE, run="runs/own")
+    assert len(component(app, "matrix")["tables"]) == 1
+
+
+def test_another_epoch_is_said_plainly_and_can_be_tested(folders: Path) -> None:
+    write_parquet(folders / "data", "test", 40)
+    path = write_run(folders / "runs" / "own", "cifar10", list(NAMES))
+    split = load_test_split(load_run(path))
+    sure = np.full(40, 0.9)
+    stored = probabilities_of(split.labels, 10, sure)
+    write_predictions(path, split.labels, stored, split.fingerprint)
+    app = open_page(FILE, run="runs/own", epoch="0")
+    assert "as it was kept, after epoch 2. Epoch 0" in app.warning[0].value
+    assert "**100.00 %**" in words(app)
+    app.button(key="test").click().run()
+    assert not app.exception and not app.warning
+    run = load_run(path, 0)
+    mean, std = (np.array(values)[:, None, None] for values in (run.mean, run.std))
+    x = torch.from_numpy((split.images / 255 - mean) / std).float()
+    said = run.model(x).argmax(1).numpy()
+    expected = metrics.confusion_matrix(split.labels, said, labels=range(10))
+    assert component(app, "matrix")["tables"][0]["counts"] == expected.tolist()
+    assert "own, epoch 0" in component(app, "matrix")["tables"][0]["title"]
+
+
+def test_pictures_are_fetched_by_one_button(folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_run(folders / "runs" / "own", "cifar10", list(NAMES))
+    name = "plain_text/test-00000-of-00001.parquet"
+    hub = LoopbackHub(files={name: parquet_bytes(*noise(30))})
+    with loopback_hub(hub):
+        monkeypatch.setenv("HF_ENDPOINT", hub.url)
+        app = open_page(FILE, run="runs/own")
+        assert "not been tested" in app.info[0].value
+        app.button(key="fetch").click().run()
+    assert not app.exception and not app.error
+    app.button(key="test").click().run()
+    assert sum(map(sum, component(app, "matrix")["tables"][0]["counts"])) == 30
+    assert load_test_split(load_run(path)).labels.tolist() == noise(30)[1].tolist()
+
+
+def test_a_fetch_that_fails_says_why(folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise DataError("the network is down")
+
+    monkeypatch.setattr(download, "_from_hub", fail)
+    monkeypatch.setattr(download, "_from_torchvision", fail)
+    write_run(folders / "runs" / "own", "cifar10", list(NAMES))
+    app = open_page(FILE, run="runs/own")
+    app.button(key="fetch").click().run()
+    assert "could not be downloaded" in app.error[0].value
+    assert "the network is down" in app.error[0].value
+    assert "To work offline" in app.error[0].value
+
+
+def test_a_public_demo_fetches_nothing(folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VIT_TRAINING", "off")
+    write_run(folders / "runs" / "own", "cifar10", list(NAMES))
+    app = open_page(FILE, run="runs/own")
+    assert "fetch" not in [button.key for button in app.button]
+    assert "not on this machine" in app.info[1].value
+
+
+def test_pictures_that_are_not_those_are_not_shown(folders: Path) -> None:
+    write_parquet(folders / "data", "test", 40)
+    path = write_run(folders / "runs" / "own", "cifar10", list(NAMES))
+    labels, probabilities = predictions_of(np.full((10, 10), 2))
+    write_predictions(path, labels, probabilities, "other pictures")
+    app = open_page(FILE, run="runs/own")
+    assert "not those that the model was tested on" in app.info[0].value
+    with pytest.raises(AssertionError, match="no component"):
+        component(app, "cell-pictures")
+
+
+def test_two_classes_of_a_visitors_own_with_hostile_names(folders: Path) -> None:
+    names = ["<img src=x onerror=alert(1)>", "*b* $x$ [y](z)"]
+    path = write_run(folders / "runs" / "own", "somewhere", names)
+    labels, probabilities = predictions_of(np.array([[7, 3], [1, 9]]))
+    write_predictions(path, labels, probabilities, "f")
+    app = open_page(FILE, run="runs/own")
+    assert component(app, "matrix")["names"] == names
+    assert component(app, "matrix")["tables"][0]["counts"] == [[7, 3], [1, 9]]
+    for text in [words(app), *(b.label for b in app.button if b.key.startswith("confusion"))]:
+        assert not re.search(r"(?<!\\)<img|(?<!\\)\$x|(?<!\\)\]\(z", text)
+
+
+def test_the_question_about_ones_own_picture() -> None:
+    app = open_page(FILE, run="digits")
+    asked = next(e.value for e in app.markdown if "Predict, then reveal" in e.value)
+    name = re.search(r"calls your picture \*\*(\d)\*\*", asked)[1]
+    next(b for b in app.button if b.label == "half to 80 %").click().run()
+    stored = read_predictions(DIGITS)
+    called = stored["probabilities"].argmax(1) == int(name)
+    right = (stored["labels"][called] == int(name)).sum()
+    assert f"{right} of {called.sum()}, which is **{100 * right / called.sum():.1f} %**" in words(
+        app
+    )
+
+
+def test_the_surest_mistakes_come_first() -> None:
+    labels = np.array([0, 0, 1, 0])
+    said, sure = np.array([1, 1, 1, 0]), np.array([0.6, 0.9, 0.8, 0.7])
+    found = Outcome(1, labels, probabilities_of(said, 2, sure), "")
+    assert found.in_cell(0, 1).tolist() == [1, 0]
+    assert found.in_cell(1, 0).tolist() == []
+    assert found.right.tolist() == [False, False, True, True]
+
+
+def test_sixteen_are_drawn_without_repeats() -> None:
+    assert len(set(sixteen(10_000, 5))) == 16
+    assert sixteen(10_000, 5).tolist() == sixteen(10_000, 5).tolist()
+    assert sorted(sixteen(3, 0)) == [0, 1, 2]
