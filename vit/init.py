@@ -20,7 +20,8 @@ def mimetic_(model: VisionTransformer, generator: torch.Generator) -> None:
     Per head, W_Q W_Kᵀ is the best approximation of its rank to 0.7 I + 0.7 Z, and
     W_V W_proj = −0.4 I + 0.4 Z, with Z a fresh (D, D) matrix of independent normals of variance
     1/D. Positions start as the 2-D sine–cosine code, [CLS]'s at zero; the patch projection keeps
-    the variance of its input; the head starts at zero, so that the first loss is ln(classes).
+    the variance of its input, so that place and content weigh alike at first; the head starts at
+    zero, so that the first loss is ln(classes).
     """
     config = model.config
     width, head_dim = config.embed_dim, config.head_dim
@@ -38,9 +39,7 @@ def mimetic_(model: VisionTransformer, generator: torch.Generator) -> None:
         left, right = _factors(near_identity(-0.4, 0.4), width)
         to_v.copy_(left.T)
         block.attn.proj.weight.copy_(right.T)
-    nn.init.normal_(
-        model.patch_embed.proj.weight, std=config.patch_dim**-0.5, generator=generator
-    )
+    nn.init.normal_(model.patch_embed.proj.weight, std=config.patch_dim**-0.5, generator=generator)
     nn.init.zeros_(model.cls_token)
     nn.init.zeros_(model.pos_embed)
     model.pos_embed[0, 1:] = sincos_positions(config.grid_size, width)

@@ -28,7 +28,7 @@ class Recipe:
     batch_size: int = 128
     optimizer: Literal["adamw", "muon"] = "adamw"
     learning_rate: float = 3e-4
-    muon_learning_rate: float = 0.02
+    muon_learning_rate: float = 0.01
     betas: tuple[float, float] = (0.9, 0.999)
     weight_decay: float = 0.05
     schedule: Literal["flat", "cosine"] = "cosine"
@@ -99,8 +99,8 @@ def system_c() -> Recipe:
 def sixty_five() -> Recipe:
     return Recipe(
         name="sixty_five",
-        summary="Our own: system C's model in a fifth of its epochs, by Muon and a better start.",
-        epochs=10,
+        summary="Our own: system C's model in 8 epochs instead of 50, by Muon and a better start.",
+        epochs=8,
         optimizer="muon",
         learning_rate=1e-3,
         betas=(0.9, 0.95),
