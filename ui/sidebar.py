@@ -191,7 +191,7 @@ def _held_out(view: View, run: Run) -> None:
             label_visibility="collapsed",
             placeholder="test picture",
         )
-        st.button("Any", on_click=another, key="another", help="Any picture of the test split")
+        st.button("Any", on_click=another, key="another")
 
 
 def _choose_framing(view: View, walk: Walk) -> None:

@@ -3,6 +3,8 @@
 import base64
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -54,7 +56,7 @@ def address(app: AppTest) -> dict[str, str]:
 def component(app: AppTest, name: str) -> dict[str, Any]:
     """What was sent to a component."""
     found = [c.proto.json for c in app.get("bidi_component") if c.proto.component_name == name]
-    return json.loads(found[0])
+    return json.loads(found[0])[0]
 
 
 def tour(app: AppTest) -> dict[str, Any]:
@@ -255,6 +257,21 @@ def test_what_goes_wrong_on_a_page_is_one_sentence(
     assert [e.value for e in app.error] == [frame.WENT_WRONG]
     assert "secret: /a/path" in caplog.text
     assert app.sidebar.selectbox(key="run").value == "cifar10"  # the frame still works
+
+
+def test_the_frame_imports_nothing_heavy() -> None:
+    """A cold start is torch and Streamlit, and little more."""
+    code = (
+        "import sys\n"
+        "from streamlit.testing.v1 import AppTest\n"
+        "app = AppTest.from_file('app.py', default_timeout=60).run()\n"
+        "assert not app.exception and not app.error\n"
+        "print(*sorted({'pandas', 'pyarrow', 'sklearn', 'torchvision'} & {*sys.modules}))"
+    )
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert loaded.stdout.strip() == ""
 
 
 # ---- the picture ------------------------------------------------------------------------------

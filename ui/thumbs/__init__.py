@@ -48,4 +48,5 @@ def thumbs(
         "current": current,
         "columns": columns,
     }
-    _component(key=key, data=data, on_chosen_change=chosen)
+    # In a list: Streamlit searches a dict for data frames, and imports pandas to know one.
+    _component(key=key, data=[data], on_chosen_change=chosen)

@@ -2,7 +2,7 @@
 
 const drawn = new WeakMap(); // what each group of buttons shows now
 
-export default function ({ parentElement, data, setTriggerValue }) {
+export default function ({ parentElement, data: [data], setTriggerValue }) {
   const root = parentElement.querySelector(".thumbs");
   const text = JSON.stringify(data);
   if (drawn.get(root) === text) return;

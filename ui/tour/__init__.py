@@ -68,7 +68,8 @@ def tour(
         "place": {"layer": view.layer, "head": view.head},
     }
     numbers, _ = _numbers(id(walk), view.layer, view.head, walk)
-    _component(key=key, data=data | numbers, on_open_change=opened)
+    # In a list: Streamlit searches a dict for data frames, and imports pandas to know one.
+    _component(key=key, data=[data | numbers], on_open_change=opened)
 
 
 @st.cache_resource(max_entries=24, ttl=HOUR, show_spinner=False)

@@ -4,7 +4,7 @@
 const SCAN_MS = 3500; // a new picture's patches light up once, in reading order
 const tours = new WeakMap();
 
-export default function ({ parentElement, data, setTriggerValue }) {
+export default function ({ parentElement, data: [data], setTriggerValue }) {
   const root = parentElement.querySelector(".tour");
   const theme = getComputedStyle(root).getPropertyValue("--st-background-color");
   const state = theme + JSON.stringify(data);
