@@ -9,11 +9,11 @@ from vit.analysis import patches
 from vit.model import PatchEmbed
 
 with frame.page("Patches", "What is a token here?") as visit:
-    view, config, palette = visit.view, visit.walk.run.model_config, frame.palette()
+    view, config = visit.view, visit.walk.run.model_config
     grid, side = config.grid_size, config.patch_size
     longest, shortest, busiest, rank = patches.lengths(visit.walk.trace)
     patch = view.token - 1 if view.token else busiest.patch
-    patch_views.style(palette)
+    patch_views.style()
 
     st.markdown(
         f"Text comes in words; a picture does not. So the model cuts it into squares of {side} × "

@@ -25,7 +25,7 @@ with frame.page("Token shapes", "Where do the shapes change?") as visit:
     config = run.model_config
     trace = live(str(run.path), run.epoch, id(run), visit.walk)
     widened, joined, left_alone = trace.turns
-    shape_table.style(frame.palette())
+    shape_table.style()
 
     st.markdown(
         f"In three places, and nowhere else. {widened.before} numbers become {widened.after}: the "

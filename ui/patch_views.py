@@ -16,6 +16,7 @@ from vit.analysis.patches import DotProduct, place_in_patch
 LEGIBLE = 8  # up to this side an enlarged pixel has room for its numbers
 LISTED = 8  # so many of the largest products are listed
 
+# The colours --ink, --line, … are the frame's.
 _STYLE = """
 .patch { font-variant-numeric: tabular-nums; color: var(--ink); }
 .patch .pixels {
@@ -72,11 +73,9 @@ _STYLE = """
 """
 
 
-def style(palette: Palette) -> None:
+def style() -> None:
     """The look of everything below; once on a page, before it."""
-    names = ("ink", "muted", "line", "ground", "key")
-    variables = "; ".join(f"--{name}: {getattr(palette, name)}" for name in names)
-    st.html(f"<style>.patch {{ {variables} }}{_STYLE}</style>")
+    st.html(f"<style>{_STYLE}</style>")
 
 
 def _show(body: str, side: int) -> None:

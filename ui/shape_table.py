@@ -5,10 +5,10 @@ from html import escape
 
 import streamlit as st
 
-from figures.theme import Palette
 from ui.amounts import rounded
 from vit.analysis.shapes import LEGEND, ShapeTrace, Step, Turn
 
+# The colours --ink, --line, … are the frame's.
 _STYLE = """
 .shapes { overflow-x: auto; font-variant-numeric: tabular-nums; color: var(--ink); }
 .shapes table { border-collapse: collapse; width: 100%; font-size: 13.5px; border: 0; }
@@ -47,11 +47,9 @@ _STYLE = """
 """
 
 
-def style(palette: Palette) -> None:
+def style() -> None:
     """The look of everything below; once on a page, before it."""
-    names = ("ink", "muted", "line", "ground", "panel", "query")
-    variables = "; ".join(f"--{name}: {getattr(palette, name)}" for name in names)
-    st.html(f"<style>.shapes {{ {variables} }}{_STYLE}</style>")
+    st.html(f"<style>{_STYLE}</style>")
 
 
 def _show(table: str, label: str) -> None:
