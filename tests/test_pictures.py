@@ -142,5 +142,6 @@ def test_a_digit_is_grey_in_all_three_channels(tmp_path: Path) -> None:
     assert pixels.shape == (8, 8, 3)
     assert (pixels == pixels[..., :1]).all()
     own = pictures.held_out("digits")
+    assert len(own.labels) == pictures.HELD_OUT["digits"][1]
     assert (pixels[..., 0] == own.images[0, 0]).all()
     assert pictures.about("digit-0").label == str(own.labels[0])

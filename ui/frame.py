@@ -6,6 +6,7 @@ import textwrap
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -40,6 +41,7 @@ WENT_WRONG = (
 )
 
 _log = logging.getLogger(__name__)
+_view: ContextVar[View] = ContextVar("view")  # of this run of a page, as far as it could be opened
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,7 @@ def page(name: str, question: str) -> Iterator[Visit]:
                 "`python -m vit.train digits`, then reload this page."
             )
             st.stop()
+        _view.set(view)
         _links(name, view)
         for note in notes:
             st.warning(note)
@@ -107,13 +110,14 @@ def address(name: str, view: View) -> str:
 @cache
 def _icon() -> Image.Image:
     """Nine patches, one of them chosen."""
-    colours = np.full((3, 3, 3), (200, 198, 192), np.uint8)
-    colours[1, 1] = ImageColor.getrgb(LIGHT.query)
-    icon = np.zeros((32, 32, 4), np.uint8)
+    icon = Image.new("RGBA", (32, 32))
     for row, column in np.ndindex(3, 3):
-        top, left = 1 + 11 * row, 1 + 11 * column
-        icon[top : top + 8, left : left + 8] = (*colours[row, column], 255)
-    return Image.fromarray(icon)
+        colour = LIGHT.query if (row, column) == (1, 1) else LIGHT.line
+        icon.paste(
+            ImageColor.getrgb(colour),
+            (1 + 11 * column, 1 + 11 * row, 9 + 11 * column, 9 + 11 * row),
+        )
+    return icon
 
 
 @cache
@@ -146,9 +150,9 @@ def shared_board(visit: Visit, *, key: str = "board", **arguments: Any) -> Board
 
     The picture, the grid, the token, and, where there are maps for every layer and head, the layer
     and head come from the visit; ``arguments`` are those of :func:`ui.board.board` and override
-    them. Layer and head are followed only if ``maps`` has as many as the model, or is left out
-    with ``layer`` and ``head`` in mind; a single map (a similarity, say) leaves them alone. With
-    ``has_cls=False`` the board's token 0 is the first patch, which the URL counts as 1.
+    them. Layer and head are followed only if ``maps`` has as many as the model; a single map (a
+    similarity, say) leaves them alone. With ``has_cls=False`` the board's token 0 is the first
+    patch, which the URL counts as 1.
     """
     view, config = visit.view, visit.walk.run.model_config
     maps = arguments.get("maps")
@@ -195,8 +199,7 @@ def reveal(
         question, answer: Markdown; an answer may also be a function that draws it, called only
             when it is to be seen.
     """
-
-    view = state.read()
+    view = _view.get()
     about = (view.img, view.framing, view.run, view.epoch)
     memory = f"_reveal-{key}"
 
@@ -246,4 +249,4 @@ def next_step(name: str, sentence: str) -> None:
     """A link to the page ``name`` that carries the view, after a sentence on why to go there."""
     with st.container(key=f"next-{Path(PAGES[name]).stem}"):
         st.markdown(sentence)
-        st.page_link(PAGES[name], label=f"Next: {name}", query_params=state.read().to_query())
+        st.page_link(PAGES[name], label=f"Next: {name}", query_params=_view.get().to_query())

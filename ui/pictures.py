@@ -24,8 +24,9 @@ UPLOAD_BYTES = 200 * 1024 * 1024  # all kept uploads together
 UPLOAD_AGE = 24 * 3600  # seconds
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _HELD_OUT = re.compile(r"(test|digit)-(\d{1,5})")
-HELD_OUT = {"cifar10": "test", "digits": "digit"}  # dataset → how its test pictures' names begin
-_DATASET = {prefix: dataset for dataset, prefix in HELD_OUT.items()}
+# By dataset: how the names of its test pictures begin, and how many there are.
+HELD_OUT = {"cifar10": ("test", 10_000), "digits": ("digit", 359)}
+_DATASET = {prefix: dataset for dataset, (prefix, _) in HELD_OUT.items()}
 
 
 class NoPicture(ValueError):

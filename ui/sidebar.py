@@ -168,23 +168,22 @@ def _held_out(view: View, run: Run) -> None:
     dataset = str(run.config.get("recipe", {}).get("dataset"))
     if dataset not in pictures.HELD_OUT or not pictures.has_held_out(dataset):
         return
-    prefix, number = pictures.HELD_OUT[dataset], pictures.held_out_number(view.img, dataset)
+    prefix, count = pictures.HELD_OUT[dataset]
 
     def by_number() -> None:
         if (chosen := st.session_state["held-out"]) is not None:
             _choose(f"{prefix}-{chosen}")
 
     def another() -> None:
-        count = len(pictures.held_out(dataset).labels)
-        _choose(f"{prefix}-{np.random.default_rng().integers(count)}")
+        there = len(pictures.held_out(dataset).labels)
+        _choose(f"{prefix}-{np.random.default_rng().integers(there)}")
 
-    last = 9_999 if dataset == "cifar10" else len(pictures.held_out(dataset).labels) - 1
-    st.session_state["held-out"] = number
+    st.session_state["held-out"] = pictures.held_out_number(view.img, dataset)
     with st.container(horizontal=True, gap="small", key="held-out-row"):
         st.number_input(
-            f"Test picture, 0 to {last:,}",
+            f"Test picture, 0 to {count - 1:,}",
             0,
-            last,
+            count - 1,
             key="held-out",
             step=1,
             on_change=by_number,

@@ -151,7 +151,7 @@ def test_the_jigsaw_is_hidden_until_guessed_and_again_for_another_picture() -> N
     still = int((probabilities.argmax(1) == answer).sum())
     mean = 100 * probabilities[:, answer].mean().item()
     assert "You said: No." in words(app)
-    assert f"In 100 random orders it says cat **{still} times**" in words(app)
+    assert f"In 100 random orders it says {NAMES[answer]} **{still} times**" in words(app)
     assert f"is {mean:.1f} % on average" in words(app)
 
     app.query_params["img"] = "frog"
