@@ -23,6 +23,7 @@ def per_class(
         published: the name and the accuracies (classes,) of a model to set beside, as rings.
     """
     order = [i for i in np.argsort(accuracy)[::-1] if not np.isnan(accuracy[i])]
+    row = 30 if len(order) <= 20 else 16  # pixels
     labels = [escape(names[i]) for i in order]
     shares = (100 * accuracy[order]).astype(np.float32)
     figure = go.Figure(
@@ -57,7 +58,7 @@ def per_class(
             hovertemplate="%{customdata}: " + escape(name) + " %{x:.1f} %<extra></extra>",
             name=name,
         )
-    settle(figure, palette, height=60 + 30 * len(order), left=8, top=8)
+    settle(figure, palette, height=60 + row * len(order), left=8, top=8)
     figure.update_xaxes(
         title="pictures named rightly, %",
         range=[0, 100],

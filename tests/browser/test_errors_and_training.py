@@ -137,7 +137,7 @@ def test_a_point_of_a_curve_says_its_epoch_and_value(opened: Open) -> None:
     plot.hover(position={"x": box["width"] / 2, "y": box["height"] / 2})
     label = page.locator(".st-key-Accuracy .hoverlayer")
     expect(label).to_contain_text("epoch")
-    text = label.inner_text()
+    text = label.text_content() or ""
     epoch = int(re.search(r"epoch (\d+)", text)[1])
     row = rows[epoch - 1]
     assert f"validation: {100 * row['val_accuracy']:.1f}" in text
