@@ -3,15 +3,16 @@
 
 PY := .venv/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check
-CHECKED := $(wildcard app.py pages ui figures vit tests benchmarks)
+CHECKED := $(wildcard app.py pages ui figures vit tests benchmarks docs)
 
-.PHONY: help app test lint format clean
+.PHONY: help app test lint format screenshots clean
 
 help:
 	@echo "make app     set up what the app needs and open it in your browser"
 	@echo "make test    set up what the tests need, a browser included, and run them all"
 	@echo "make lint    style and types only"
 	@echo "make format  mend the style"
+	@echo "make screenshots  take the README's pictures of every page"
 	@echo "make clean   remove .venv and the tools' caches"
 
 app: .venv/app
@@ -28,6 +29,9 @@ lint: .venv/dev
 format: .venv/dev
 	$(PY) -m ruff check --fix $(CHECKED)
 	$(PY) -m ruff format $(CHECKED)
+
+screenshots: .venv/browser
+	$(PY) -m docs.screenshots
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache *.egg-info

@@ -1,0 +1,95 @@
+"""Pictures of every page, as a visitor sees them: ``make screenshots``.
+
+Starts the app on its own, opens each page in a browser, and writes ``docs/images/NAME.png`` for
+the README. ``python -m docs.screenshots FOLDER`` writes every page in light, dark and at the width
+of a phone into FOLDER instead, whole pages, for looking them over.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from playwright.sync_api import Browser, sync_playwright
+
+from tests.browser.conftest import (
+    BROWSER_ARGS,
+    ROOT,
+    find_chromium,
+    free_port,
+    wait_until_healthy,
+)
+from ui.frame import PAGES, address
+from ui.state import View
+
+README_VIEW = View(img="cat-photo", layer=4, head=1, token=29)
+LOOKS = {"light": (1440, False), "dark": (1440, True), "phone": (390, False)}
+
+
+@contextmanager
+def app() -> Iterator[str]:
+    """Run the app; gives its address."""
+    port = free_port()
+    log = Path(os.devnull)
+    process = subprocess.Popen(
+        [*(sys.executable, "-m", "streamlit", "run", "app.py", "--server.headless=true")]
+        + [f"--server.port={port}"],
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        url = f"http://127.0.0.1:{port}"
+        wait_until_healthy(url, process, log)
+        yield url
+    finally:
+        process.terminate()
+        process.wait(timeout=20)
+
+
+def take(browser: Browser, url: str, file: Path, width: int, dark: bool, whole: bool) -> None:
+    """One screenshot, once everything has been drawn."""
+    context = browser.new_context(
+        viewport={"width": width, "height": 1000},
+        color_scheme="dark" if dark else "light",
+        device_scale_factor=1 if whole else 1.5,
+    )
+    context.set_default_timeout(90_000)
+    page = context.new_page()
+    page.goto(url)
+    page.wait_for_selector(
+        "[data-testid=stApp][data-test-script-state=notRunning]", state="attached"
+    )
+    page.wait_for_selector("[data-testid=stSkeleton]", state="detached")
+    page.wait_for_function("document.fonts.status === 'loaded'")
+    if whole:
+        height = page.evaluate("document.querySelector('[data-testid=stMain]').scrollHeight")
+        page.set_viewport_size({"width": width, "height": height + 20})
+    page.wait_for_timeout(1500)  # charts draw in their own time and say nothing when done
+    page.screenshot(path=file)
+    context.close()
+
+
+def main() -> None:
+    """Take the README's pictures, or all looks of all pages into a folder."""
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else None
+    (folder or ROOT / "docs/images").mkdir(parents=True, exist_ok=True)
+    with (
+        app() as url,
+        sync_playwright() as playwright,
+        playwright.chromium.launch(executable_path=find_chromium(), args=BROWSER_ARGS) as browser,
+    ):
+        for name in PAGES:
+            stem = name.strip("[]").replace("] ", "-").replace(" ", "-").lower()
+            page_url = f"{url}/{address(name, README_VIEW)}"
+            if folder is None:
+                take(browser, page_url, ROOT / f"docs/images/{stem}.png", 1280, False, False)
+                continue
+            for look, (width, dark) in LOOKS.items():
+                take(browser, page_url, folder / f"{stem}-{look}.png", width, dark, True)
+
+
+if __name__ == "__main__":
+    main()
