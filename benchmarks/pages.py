@@ -1,0 +1,165 @@
+"""What a page costs a visitor: ``python -m benchmarks.pages``.
+
+Everything is measured in one run, in a real browser, against an empty Streamlit page that lives
+beside the real ones:
+
+- a page change, from the click on its link until everything is drawn (aim: at most 4× the empty
+  page's);
+- the bytes that a page change sends to the browser (aim: under 500 KB);
+- a cold start, from ``streamlit run`` to a usable first page, against
+  ``python -c "import torch, streamlit"`` (aim: at most 1.5×).
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+
+from playwright.sync_api import Browser, Page, WebSocket, sync_playwright
+
+from tests.browser.conftest import BROWSER_ARGS, find_chromium, free_port
+
+ROOT = Path(__file__).resolve().parents[1]
+ROUNDS = 7
+COLD_ROUNDS = 3
+IMPORTS = "import torch, streamlit"
+EMPTY_PAGE = """import streamlit as st
+
+st.set_page_config("Empty")
+st.title("Empty")
+for label, file in {files}.items():
+    st.page_link(file, label=label)
+"""
+HUB_PAGE = EMPTY_PAGE.replace("Empty", "Hub")
+DRAWN = """() => {
+    const app = document.querySelector("[data-testid=stApp]");
+    const titles = [...document.querySelectorAll("h1")].map((title) => title.textContent);
+    return app?.dataset.testScriptState === "notRunning" && titles.length > 0
+        && !document.querySelector("[data-testid=stSkeleton], [data-stale=true]");
+}"""
+
+
+def app_with_empty_pages(folder: Path) -> dict[str, str]:
+    """The app, linked into ``folder``, with two more pages: an empty one, and one of links."""
+    for name in ("app.py", "ui", "vit", "figures", "checkpoints", "samples", ".streamlit"):
+        (folder / name).symlink_to(ROOT / name)
+    (folder / "pages").mkdir()
+    pages = {}
+    for page in sorted((ROOT / "pages").glob("*.py")):
+        shutil.copy(page, folder / "pages")
+        pages[page.stem.split("_", 1)[1].replace("_", " ")] = f"pages/{page.name}"
+    links = {"Start": "app.py"} | pages | {"Empty": "pages/8_Empty.py", "Hub": "pages/9_Hub.py"}
+    (folder / "pages/8_Empty.py").write_text(EMPTY_PAGE.format(files=links))
+    (folder / "pages/9_Hub.py").write_text(HUB_PAGE.format(files=links))
+    return links
+
+
+@contextmanager
+def server(folder: Path) -> Iterator[str]:
+    """Run the app in ``folder``; gives its address."""
+    port = free_port()
+    process = subprocess.Popen(
+        [*(sys.executable, "-m", "streamlit", "run", "app.py", "--server.headless=true")]
+        + [f"--server.port={port}"],
+        cwd=folder,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=os.environ | {"PYTHONPATH": str(folder)},
+    )
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait(timeout=20)
+
+
+def open_when_up(page: Page, url: str) -> None:
+    """Open the page as soon as the server answers, and wait until all is drawn."""
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        try:
+            page.goto(url)
+            break
+        except Exception:  # the port is not open yet
+            time.sleep(0.02)
+    page.wait_for_function(DRAWN, timeout=120_000)
+
+
+def page_changes(browser: Browser, links: dict[str, str], url: str) -> None:
+    """Time and weigh every page change, the empty page among them, and print the table."""
+    page = browser.new_context().new_page()
+
+    frames: list[str | bytes] = []
+
+    def listen(socket: WebSocket) -> None:
+        socket.on("framereceived", frames.append)
+
+    page.on("websocket", listen)
+    open_when_up(page, f"{url}/Hub")
+    targets = [label for label in links if label != "Hub"]
+    seconds: dict[str, list[float]] = {label: [] for label in targets}
+    size: dict[str, int] = {}
+    for _ in range(ROUNDS):
+        for label in targets:
+            page.goto(f"{url}/Hub")
+            page.wait_for_function(DRAWN)
+            frames.clear()
+            title = page.locator("h1").first.text_content()
+            started = time.perf_counter()
+            page.get_by_test_id("stPageLink").get_by_text(label, exact=True).first.click()
+            page.wait_for_function(
+                "title => document.querySelector('h1')?.textContent !== title", arg=title
+            )
+            page.wait_for_function(DRAWN)
+            seconds[label].append(time.perf_counter() - started)
+            size.setdefault(
+                label, sum(map(len, frames))
+            )  # the first visit: nothing cached in the browser
+    empty = median(seconds["Empty"])
+    print(f"{'page change to':18}  median    of empty   sent")
+    for label in targets:
+        own = median(seconds[label])
+        print(f"{label:18}  {1e3 * own:5.0f} ms  {own / empty:5.2f}×  {size[label] / 1e3:6.0f} KB")
+    print("(aims: at most 4×, under 500 KB)\n")
+
+
+def cold_start(browser: Browser, folder: Path) -> None:
+    """Time the first page of a fresh server against importing what it needs, taking turns."""
+    imports, starts = [], []
+    for _ in range(COLD_ROUNDS):
+        started = time.perf_counter()
+        subprocess.run([sys.executable, "-c", IMPORTS], check=True)
+        imports.append(time.perf_counter() - started)
+        page = browser.new_context().new_page()
+        started = time.perf_counter()
+        with server(folder) as url:
+            open_when_up(page, url)
+            starts.append(time.perf_counter() - started)
+        page.context.close()
+    print(f"{IMPORTS!r}: {median(imports):.2f} s (median of {COLD_ROUNDS})")
+    print(f"streamlit run → first page drawn: {median(starts):.2f} s")
+    print(f"ratio {median(starts) / median(imports):.2f} (aim: at most 1.5)")
+
+
+def main() -> None:
+    """Measure and print."""
+    with (
+        tempfile.TemporaryDirectory() as temporary,
+        sync_playwright() as playwright,
+        playwright.chromium.launch(executable_path=find_chromium(), args=BROWSER_ARGS) as browser,
+    ):
+        folder = Path(temporary)
+        links = app_with_empty_pages(folder)
+        with server(folder) as url:
+            page_changes(browser, links, url)
+        cold_start(browser, folder)
+
+
+if __name__ == "__main__":
+    main()
