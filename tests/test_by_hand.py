@@ -4,13 +4,15 @@ import pytest
 import torch
 from torch import nn
 
-from vit import ViTConfig, VisionTransformer, by_hand, record
 from tests.test_model import randomize
+from vit import VisionTransformer, ViTConfig, by_hand, record
 
 CONFIGS = [
     ViTConfig(image_size=8, patch_size=2, embed_dim=12, depth=2, num_heads=3),
     ViTConfig(6, 3, 1, 4, 8, 1, 2, mlp_ratio=2.5, qkv_bias=False, norm_eps=1e-5),
-    ViTConfig(image_size=12, patch_size=4, in_chans=2, num_classes=3, embed_dim=10, depth=3, num_heads=5),
+    ViTConfig(
+        image_size=12, patch_size=4, in_chans=2, num_classes=3, embed_dim=10, depth=3, num_heads=5
+    ),
 ]
 
 

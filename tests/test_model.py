@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 import torchvision.models
 
-from vit import ViTConfig, VisionTransformer
+from vit import VisionTransformer, ViTConfig
 from vit.model import count_parameters, cut_patches
 
 SYSTEM_B = ViTConfig(depth=4, qkv_bias=False)
@@ -155,7 +155,11 @@ def test_gradients_equal_timm_although_the_last_block_reads_only_cls():
     theirs = dict(twin.named_parameters())
     for name, parameter in model.named_parameters():
         torch.testing.assert_close(
-            parameter.grad, theirs[name].grad, rtol=1e-4, atol=1e-5, msg=lambda m, n=name: f"{n}: {m}"
+            parameter.grad,
+            theirs[name].grad,
+            rtol=1e-4,
+            atol=1e-5,
+            msg=lambda m, n=name: f"{n}: {m}",
         )
 
 

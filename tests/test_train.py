@@ -13,7 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from vit import ViTConfig, VisionTransformer, load_run, runs, train
+from vit import VisionTransformer, ViTConfig, load_run, runs, train
 from vit.data import load_split, validation_split
 from vit.evaluate import evaluate, predict_probabilities
 from vit.recipes import RECIPES, Recipe, debug, digits, system_a_cosine, system_a_flat
@@ -167,6 +167,7 @@ def test_learning_rates_warm_up_and_fall_as_a_cosine():
 
 
 def test_snapshots_are_about_eight_and_denser_at_the_start():
+    assert train.snapshot_epochs(8) == [0, 1, 2, 3, 4, 5, 6, 7, 8]
     assert train.snapshot_epochs(10) == [0, 1, 2, 3, 5, 7, 10]
     for epochs in (1, 2, 7, 30, 50, 200):
         chosen = train.snapshot_epochs(epochs)

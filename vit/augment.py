@@ -81,11 +81,9 @@ def normalize(images: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -
 
     ``mean`` and ``std`` are per channel, on the scale 0 … 1.
     """
-    scale = [1 / (255 * s) for s in std]
-    shift = [-m / s for m, s in zip(mean, std, strict=True)]
-    to = dict(dtype=torch.float32, device=images.device)
-    scale, shift = (torch.tensor(values, **to)[:, None, None] for values in (scale, shift))
-    return images * scale + shift
+    scale = torch.tensor([1 / (255 * s) for s in std], device=images.device)
+    shift = torch.tensor([-m / s for m, s in zip(mean, std, strict=True)], device=images.device)
+    return images * scale[:, None, None] + shift[:, None, None]
 
 
 def keep_patches(count: int, num_patches: int, kept: int, generator: torch.Generator) -> Tensor:

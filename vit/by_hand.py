@@ -25,7 +25,7 @@ def cut_patches(image: Tensor, patch_size: int) -> Tensor:
 
 
 def flatten_patch(patch: Tensor) -> Tensor:
-    """(C, P, P) → (C·P·P,): all of the first channel row by row, then the second, then the third."""
+    """(C, P, P) → (C·P·P,): the first channel row by row, then the second, then the third."""
     channels, height, width = patch.shape
     numbers = [
         patch[channel, row, column]
@@ -49,9 +49,7 @@ def patch_embed(image: Tensor, layer: PatchEmbed) -> Tensor:
     """(C, S, S) → (n, D): every patch flattened and sent through the same linear layer."""
     weight = layer.proj.weight.flatten(1)  # D C·P·P
     patches = cut_patches(image, layer.patch_size)
-    return torch.stack(
-        [linear(flatten_patch(patch), weight, layer.proj.bias) for patch in patches]
-    )
+    return torch.stack([linear(flatten_patch(patch), weight, layer.proj.bias) for patch in patches])
 
 
 def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
@@ -97,7 +95,10 @@ def attention_head(x: Tensor, layer: Attention, head: int) -> tuple[Tensor, Tens
     q, k, v = project(0), project(1), project(2)  # each N d
     scores = torch.stack([torch.stack([(qi * kj).sum() for kj in k]) for qi in q])
     pattern = softmax(scores / math.sqrt(head_dim))
-    mixed = [sum(pattern[i, j] * v[j] for j in range(len(v))) for i in range(len(x))]
+    mixed = [
+        torch.stack([weight * value for weight, value in zip(row, v, strict=True)]).sum(0)
+        for row in pattern
+    ]
     return torch.stack(mixed), pattern
 
 

@@ -8,6 +8,9 @@ Shapes: B images, N tokens ([CLS] and the patches), n patches, C channels, P pat
 H heads, d width of a head (D = H·d), M width of the MLP.
 """
 
+from collections.abc import Sequence
+from typing import cast
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -156,7 +159,8 @@ class VisionTransformer(nn.Module):
         self.patch_embed = PatchEmbed(config)
         self.cls_token = nn.Parameter(torch.zeros(1, 1, config.embed_dim))
         self.pos_embed = nn.Parameter(torch.zeros(1, config.num_tokens, config.embed_dim))
-        self.blocks = nn.ModuleList(Block(config) for _ in range(config.depth))
+        blocks = nn.ModuleList(Block(config) for _ in range(config.depth))
+        self.blocks = cast("Sequence[Block]", blocks)
         self.norm = nn.LayerNorm(config.embed_dim, eps=config.norm_eps)
         self.head = nn.Linear(config.embed_dim, config.num_classes)
         self.cls_prepended = HookPoint()

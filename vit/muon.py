@@ -10,6 +10,7 @@ many times faster, and takes all matrices of one shape through the iterations to
 
 from collections import defaultdict
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -53,7 +54,7 @@ class Muon(torch.optim.Optimizer):
 
     def __init__(
         self,
-        params: Iterable[Tensor] | Iterable[dict],
+        params: Iterable[Tensor] | Iterable[dict[str, Any]],
         lr: float = 0.02,
         momentum: float = 0.95,
         weight_decay: float = 0.0,
@@ -63,7 +64,8 @@ class Muon(torch.optim.Optimizer):
         super().__init__(params, defaults)
 
     @torch.no_grad()
-    def step(self) -> None:
+    def step(self) -> None:  # type: ignore[override]  # no closure: gradients are there
+        """Move every parameter once, by its gradient."""
         by_shape: dict[torch.Size, list[tuple[Tensor, Tensor, float]]] = defaultdict(list)
         for group in self.param_groups:
             lr, momentum = group["lr"], group["momentum"]

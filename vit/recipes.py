@@ -49,6 +49,7 @@ class Recipe:
 
 
 def system_a_flat() -> Recipe:
+    """System A's first run. Its write-up leaves the rate unsaid; system C's is used."""
     return Recipe(
         name="system_a_flat",
         summary="System A's first run: 4 blocks, 10 epochs at one learning rate.",
@@ -59,6 +60,7 @@ def system_a_flat() -> Recipe:
 
 
 def system_a_cosine() -> Recipe:
+    """System A's second run, at system C's learning rate."""
     return Recipe(
         name="system_a_cosine",
         summary="System A's second run: 40 epochs, three to warm up, then a cosine.",
@@ -70,6 +72,7 @@ def system_a_cosine() -> Recipe:
 
 
 def system_b() -> Recipe:
+    """System B's whole training: a smoke test on noise."""
     return Recipe(
         name="system_b",
         summary="System B's smoke test: 200 steps on random pixels; the loss must stay near ln 10.",
@@ -87,6 +90,7 @@ def system_b() -> Recipe:
 
 
 def system_c() -> Recipe:
+    """System C as published; two epochs of warm-up are our choice."""
     return Recipe(
         name="system_c",
         summary="System C: 6 blocks, 50 epochs, AdamW, cosine, label smoothing.",
@@ -97,6 +101,7 @@ def system_c() -> Recipe:
 
 
 def sixty_five() -> Recipe:
+    """What the shipped CIFAR-10 model was trained by."""
     return Recipe(
         name="sixty_five",
         summary="Our own: system C's model in 8 epochs instead of 50, by Muon and a better start.",
@@ -117,13 +122,12 @@ def sixty_five() -> Recipe:
 
 
 def digits() -> Recipe:
+    """A model small enough to train while you wait."""
     return Recipe(
         name="digits",
         summary="Handwritten digits of 8 × 8 pixels: a whole run in seconds on a CPU.",
         dataset="digits",
-        model=ViTConfig(
-            image_size=8, patch_size=2, in_chans=1, embed_dim=64, depth=4, num_heads=4
-        ),
+        model=ViTConfig(image_size=8, patch_size=2, in_chans=1, embed_dim=64, depth=4, num_heads=4),
         epochs=30,
         batch_size=64,
         optimizer="muon",
@@ -140,13 +144,12 @@ def digits() -> Recipe:
 
 
 def debug() -> Recipe:
+    """The least that runs every part of training."""
     return replace(
         digits(),
         name="debug",
         summary="Two epochs of a tiny model on digits: does everything run?",
-        model=ViTConfig(
-            image_size=8, patch_size=4, in_chans=1, embed_dim=16, depth=2, num_heads=2
-        ),
+        model=ViTConfig(image_size=8, patch_size=4, in_chans=1, embed_dim=16, depth=2, num_heads=2),
         epochs=2,
     )
 

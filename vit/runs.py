@@ -17,7 +17,7 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
@@ -152,6 +152,7 @@ def load_weights(file: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 
 def snapshot_path(path: Path, epoch: int) -> Path:
+    """Where a run keeps its weights after an epoch."""
     return path / "snapshots" / f"epoch-{epoch:04d}.safetensors"
 
 
@@ -207,7 +208,7 @@ def read_predictions(path: str | Path) -> dict[str, Any]:
 
 
 def read_status(path: str | Path) -> dict[str, Any]:
-    """What the training process last said; empty for a run that has said nothing (or unreadably)."""
+    """What the training process last said; empty if it said nothing that can be read."""
     try:
         status = json.loads((Path(path) / STATUS).read_text())
     except (OSError, ValueError):
@@ -216,24 +217,26 @@ def read_status(path: str | Path) -> dict[str, Any]:
 
 
 def write_json(file: Path, values: Any) -> None:
+    """Write settings or a status, to be read by people too."""
     text = json.dumps(values, indent=1, ensure_ascii=False) + "\n"
     write_atomically(file, lambda open_file: open_file.write(text.encode()))
 
 
 def write_metrics(path: Path, rows: list[dict[str, Any]]) -> None:
+    """Write the rows of all epochs so far; see :func:`read_metrics`."""
     text = "".join(json.dumps(row) + "\n" for row in rows)
     write_atomically(path / METRICS, lambda file: file.write(text.encode()))
 
 
-def write_weights(
-    file: Path, weights: dict[str, Tensor], metadata: dict[str, str]
-) -> None:
+def write_weights(file: Path, weights: dict[str, Tensor], metadata: dict[str, str]) -> None:
+    """Write tensors as safetensors; the metadata of a run's weights hold their ``epoch``."""
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
     content = save(tensors, metadata)
     write_atomically(file, lambda open_file: open_file.write(content))
 
 
 def write_snapshot(path: Path, epoch: int, weights: dict[str, Tensor]) -> None:
+    """Keep the weights of an epoch in half precision."""
     halves = {name: tensor.half() for name, tensor in weights.items()}
     write_weights(snapshot_path(path, epoch), halves, {"epoch": str(epoch)})
 
@@ -241,9 +244,14 @@ def write_snapshot(path: Path, epoch: int, weights: dict[str, Tensor]) -> None:
 def write_predictions(
     path: Path, labels: np.ndarray, probabilities: np.ndarray, fingerprint: str
 ) -> None:
-    arrays = {
-        "labels": labels,
-        "probabilities": probabilities.astype(np.float32),
-        "fingerprint": np.array(fingerprint),
-    }
-    write_atomically(path / PREDICTIONS, lambda file: np.savez_compressed(file, **arrays))
+    """Write what the run says of its test split; see :func:`read_predictions`."""
+
+    def write(file: BinaryIO) -> None:
+        np.savez_compressed(
+            file,
+            labels=labels,
+            probabilities=probabilities.astype(np.float32),
+            fingerprint=np.array(fingerprint),
+        )
+
+    write_atomically(path / PREDICTIONS, write)

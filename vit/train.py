@@ -84,9 +84,7 @@ def train(
             f"for {workers} process(es). Choose a smaller batch that their number divides."
         )
     total_steps = recipe.epochs * steps_per_epoch
-    mine = slice(
-        rank * recipe.batch_size // workers, (rank + 1) * recipe.batch_size // workers
-    )
+    mine = slice(rank * recipe.batch_size // workers, (rank + 1) * recipe.batch_size // workers)
     kept_patches = max(1, round(recipe.kept_patches * recipe.model.num_patches))
     config = {
         "format": 1,
@@ -141,9 +139,7 @@ def train(
                     images[batch], drawn[mine].to(device), recipe.crop_padding, recipe.padding_mode
                 )
                 x = augment.normalize(x, mean, std)
-                factor = learning_rate_factor(recipe, step, steps_per_epoch)
-                for group in (group for optimizer in optimizers for group in optimizer.param_groups):
-                    group["lr"] = factor * group["peak_lr"]
+                set_learning_rates(optimizers, learning_rate_factor(recipe, step, steps_per_epoch))
 
                 with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
                     logits = model(x, kept)
@@ -203,7 +199,7 @@ def train(
             if epoch in snapshot_epochs(recipe.epochs):
                 runs.write_snapshot(out, epoch, weights)
             runs.write_metrics(out, rows)
-            save_state(out, epoch, config, model, optimizers)
+            save_state(out, epoch, model, optimizers)
             bar.write(_line(row, recipe.epochs), file=sys.stderr)
 
         if rank == 0:
@@ -253,7 +249,7 @@ def make_optimizers(model: VisionTransformer, recipe: Recipe) -> list[torch.opti
     )
     optimizers: list[torch.optim.Optimizer] = [adamw]
     if recipe.optimizer == "muon":
-        groups = [{"params": hidden}, {"params": stacked, "stacked": 3}]
+        groups: list[dict[str, Any]] = [{"params": hidden}, {"params": stacked, "stacked": 3}]
         optimizers.insert(0, Muon(groups, lr=recipe.muon_learning_rate))
     for optimizer in optimizers:
         for group in optimizer.param_groups:
@@ -273,11 +269,20 @@ def learning_rate_factor(recipe: Recipe, step: int, steps_per_epoch: int) -> flo
     return 0.5 * (1 + math.cos(math.pi * done))
 
 
+def set_learning_rates(optimizers: list[torch.optim.Optimizer], factor: float) -> None:
+    """Bring every group to its share of its own peak."""
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["lr"] = factor * group["peak_lr"]
+
+
 def snapshot_epochs(epochs: int, count: int = 8) -> list[int]:
     """About ``count`` epochs worth keeping, from 0 (untrained) to the last, denser at the start,
     where a model changes most."""
-    positions = np.linspace(0, 1, count)
-    return sorted({0, 1, *(round(p) for p in epochs * positions**2 if p >= 1), epochs})
+    if epochs <= count:
+        return list(range(epochs + 1))
+    spaced = epochs * np.linspace(0, 1, count) ** 2
+    return sorted({0, 1, *(round(epoch) for epoch in spaced)})
 
 
 def average_gradients(model: nn.Module, workers: int) -> None:
@@ -329,26 +334,24 @@ def open_run(
             )
     if not (out / runs.RESUME).exists():
         return 1, []
-    epoch = load_state(out, stored, model, optimizers)
+    epoch = load_state(out, model, optimizers)
     return epoch + 1, [row for row in runs.read_metrics(out) if row["epoch"] <= epoch]
 
 
 def save_state(
     out: Path,
     epoch: int,
-    config: dict[str, Any],
     model: VisionTransformer,
     optimizers: list[torch.optim.Optimizer],
 ) -> None:
     """Everything exact resuming needs, after a whole epoch; the seed gives the rest."""
     tensors = {f"model/{name}": tensor for name, tensor in model.state_dict().items()}
     tensors |= dict(_optimizer_tensors(optimizers))
-    runs.write_weights(out / runs.RESUME, tensors, {"epoch": str(epoch), "seed": str(config["seed"])})
+    runs.write_weights(out / runs.RESUME, tensors, {"epoch": str(epoch)})
 
 
 def load_state(
     out: Path,
-    config: dict[str, Any],
     model: VisionTransformer,
     optimizers: list[torch.optim.Optimizer],
 ) -> int:
@@ -449,11 +452,15 @@ def _line(row: dict[str, Any], epochs: int) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
+    """The command line; returns its exit code."""
     parser = argparse.ArgumentParser("python -m vit.train", description="Train a model.")
     parser.add_argument("recipe", metavar="RECIPE", help=", ".join(RECIPES))
     parser.add_argument("--data-dir", type=Path, help="default: VIT_DATA_DIR, else data/")
-    parser.add_argument("--out", type=Path, help="run directory; default: a folder of the recipe's "
-                        "name in VIT_RUNS_DIR, else in runs/")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        help="run directory; default: a folder of the recipe's name in VIT_RUNS_DIR, else in runs/",
+    )
     parser.add_argument("--epochs", type=int)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps …")

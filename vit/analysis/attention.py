@@ -7,14 +7,13 @@ Shapes: L layers, H heads, N tokens ([CLS] first), n patches, d width of a head.
 
 import math
 from dataclasses import dataclass
-from typing import cast
 
 import torch
 from torch import Tensor
 
 from vit import by_hand
 from vit.hooks import Trace
-from vit.model import Block, VisionTransformer
+from vit.model import VisionTransformer
 
 
 def depth(trace: Trace) -> int:
@@ -96,7 +95,7 @@ def open_weight(trace: Trace, layer: int, head: int, query: int, key: int) -> We
 def by_hand_error(model: VisionTransformer, trace: Trace, layer: int, head: int) -> float:
     """The largest difference between a head's recorded pattern and ``by_hand.attention_head``,
     which works the whole head out again, one dot product after another."""
-    block = cast(Block, model.blocks[layer])
+    block = model.blocks[layer]
     norm = block.norm1
     x = trace[f"blocks.{layer}.resid_pre"][0]
     normed = by_hand.layer_norm(x, norm.weight, norm.bias, norm.eps)
