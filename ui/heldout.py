@@ -160,7 +160,7 @@ def show(
 ) -> None:
     """Test pictures with what the model said, green and ticked or red and crossed; each opens in
     the walk."""
-    prefix = pictures.HELD_OUT.get(run.config["recipe"]["dataset"])
+    prefix, _ = pictures.HELD_OUT.get(run.config["recipe"]["dataset"], (None, 0))
     names = split.class_names
     views = [replace(view, img=f"{prefix}-{index}", framing="crop") for index in indices]
     tiles = [
