@@ -36,6 +36,7 @@ with frame.page("Patches", "What is a token here?") as visit:
             st.caption(
                 f"{token_name(view.token, grid)}, enlarged: some of the {config.image_size} × "
                 f"{config.image_size} pixels that the model sees."
+                + (" Point at one for its numbers." if side > patch_views.LEGIBLE else "")
             )
         else:
             embedding.cls_vector(visit)

@@ -36,7 +36,7 @@ _STYLE = """
   position: sticky; left: 0; background: var(--ground); padding-right: 14px; min-width: 88px;
 }
 .patch .in-order .index td { color: var(--muted); font-size: 11px; padding-top: 12px; }
-.patch .in-order .row-ends { border-right: 6px solid var(--ground); }
+.patch .in-order .normalised td { color: #000; }
 .patch .equation {
   display: grid; gap: 8px 9px;
   grid-template-columns: auto 1fr auto 1fr auto 1fr; align-items: center;
@@ -126,22 +126,24 @@ def in_order(raw: NDArray[np.uint8], normalised: np.ndarray, palette: Palette) -
         cells: dict[str, list[str]] = {"index": [], "raw": [], "normalised": []}
         for place in range(side**2):
             row, column = divmod(place, side)
-            end = " row-ends" if column == side - 1 else ""
-            red, green, blue = colours[channel, row, column].tolist()
-            cells["index"].append(f'<td class="{end}">{channel * side**2 + place}</td>')
-            cells["raw"].append(f'<td class="{end}">{raw[channel, row, column]}</td>')
+            colour = colours[channel, row, column].tolist()
+            look = f"background:#{bytes(colour).hex()}"
+            if (text := _on(*colour)) != "#000":
+                look += f";color:{text}"
             value = signed(normalised[channel, row, column], 2)
-            cells["normalised"].append(
-                f'<td class="{end}" style="background: rgb({red},{green},{blue}); '
-                f'color: {_on(red, green, blue)}">{value}</td>'
-            )
+            cells["index"].append(f"<td>{channel * side**2 + place}</td>")
+            cells["raw"].append(f"<td>{raw[channel, row, column]}</td>")
+            cells["normalised"].append(f'<td style="{look}">{value}</td>')
         heads = {"index": "number", "raw": f"{name}, 0–255", "normalised": "normalised"}
         body += [
             f'<tr class="{kind}"><th scope="row">{heads[kind]}</th>{"".join(tds)}</tr>'
             for kind, tds in cells.items()
         ]
+    # A gap after each row of the patch; the cells are the children after the row's head.
+    gap = f".patch .in-order td:nth-child({side}n + 1) {{ border-right: 6px solid var(--ground) }}"
     _show(
-        f'<div class="scroll" tabindex="0"><table class="in-order">{"".join(body)}</table></div>',
+        f'<style>{gap}</style><div class="scroll" tabindex="0"><table class="in-order">'
+        f"{''.join(body)}</table></div>",
         side,
     )
 

@@ -73,7 +73,7 @@ def _form(presets: Mapping[str, ViTConfig]) -> ViTConfig | ValueError:
                 key=f"what-if-{field}",
                 on_change=_leave_preset,
                 persist_state="session",
-                width=144,
+                width=136,
             )
             for field, (label, limit) in FIELDS.items()
         }
