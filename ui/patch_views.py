@@ -1,11 +1,14 @@
 """One patch in HTML: enlarged, as its numbers, and multiplied by a filter; and all filters."""
 
+import base64
+import io
 from collections.abc import Sequence
 from math import isqrt
 
 import numpy as np
 import streamlit as st
 from numpy.typing import NDArray
+from PIL import Image
 
 from figures.patches import signed_colours
 from figures.theme import Palette
@@ -14,6 +17,7 @@ from ui.words import plain, signed
 from vit.analysis.patches import DotProduct, place_in_patch
 
 LEGIBLE = 8  # up to this side an enlarged pixel has room for its numbers
+LOSSLESS = 64_000  # bytes of pixels up to which the filters are sent as they are
 LISTED = 8  # so many of the largest products are listed
 
 # The colours --ink, --line, … are the frame's.
@@ -251,7 +255,16 @@ def filters(pictures: np.ndarray, chosen: int, palette: Palette) -> None:
     frame = f"left: {100 * left / width:.3f}%; top: {100 * top / height:.3f}%; "
     frame += f"width: {100 * side / width:.3f}%; height: {100 * side / height:.3f}%"
     _show(
-        f'<div class="filters"><img src="{data_uri(sheet)}" alt="{count} learned filters of '
+        f'<div class="filters"><img src="{_sheet_uri(sheet)}" alt="{count} learned filters of '
         f'{side} × {side} pixels, filter {chosen} framed"><i style="{frame}"></i></div>',
         side,
     )
+
+
+def _sheet_uri(sheet: NDArray[np.uint8]) -> str:
+    """Without loss while that is small; many large filters would be most of the page's bytes."""
+    if sheet.nbytes <= LOSSLESS:
+        return data_uri(sheet)
+    file = io.BytesIO()
+    Image.fromarray(sheet).save(file, "WEBP", quality=80)
+    return "data:image/webp;base64," + base64.b64encode(file.getvalue()).decode()
