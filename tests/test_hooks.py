@@ -3,7 +3,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from vit import ViTConfig, VisionTransformer, record
+from vit import VisionTransformer, ViTConfig, record
 
 CONFIG = ViTConfig(image_size=8, patch_size=2, embed_dim=16, depth=3, num_heads=2)
 

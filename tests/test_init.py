@@ -2,7 +2,7 @@ import math
 
 import torch
 
-from vit import ViTConfig, VisionTransformer, record
+from vit import VisionTransformer, ViTConfig, record
 from vit.init import mimetic_, sincos_positions
 
 
