@@ -98,7 +98,7 @@ def page_changes(browser: Browser, links: dict[str, str], url: str) -> None:
     frames: list[str | bytes] = []
 
     def listen(socket: WebSocket) -> None:
-        socket.on("framereceived", frames.append)
+        socket.on("framereceived", lambda frame: frames.append(frame))
 
     page.on("websocket", listen)
     open_when_up(page, f"{url}/Hub")

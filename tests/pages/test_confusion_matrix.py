@@ -60,7 +60,8 @@ def test_digits_as_scikit_learn_counts_them() -> None:
     wrong = matrix - np.diag(matrix.diagonal())
     row, column = np.unravel_index(wrong.argmax(), wrong.shape)
     assert shown["cell"] == [row, column], "the commonest mistake is open at first"
-    assert f"True class {row}, predicted {column}: {wrong.max()} pictures" in text
+    pictures = "1 picture" if wrong.max() == 1 else f"{wrong.max()} pictures"
+    assert f"True class {row}, predicted {column}: {pictures}" in text
     tiles = component(app, "cell-pictures")["tiles"]
     assert len(tiles) == wrong.max()
     assert all(tile["said"].startswith(f"{column} ") and not tile["right"] for tile in tiles)
