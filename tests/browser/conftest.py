@@ -15,14 +15,15 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, Route, sync_playwright
 
 ROOT = Path(__file__).resolve().parents[2]
-START_SECONDS = 60.0
-WAIT_MS = 30_000
+START_SECONDS = 120.0
+WAIT_MS = 60_000
 BROWSER_ARGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -202,3 +203,34 @@ def settled() -> Callable[[Page], Page]:
         return page
 
     return wait
+
+
+@pytest.fixture(scope="session")
+def site(serve: Serve) -> str:
+    """The address of the app as it is; a module may put a server with other settings here."""
+    return serve("app.py")
+
+
+@pytest.fixture
+def opened(
+    site: str,
+    serve: Serve,
+    page: OpenPage,
+    settled: Callable[[Page], Page],
+    problems: Callable[[Page], list[str]],
+) -> Iterator[OpenPage]:
+    """``opened(path, env, **page options)`` → the settled page; nothing may go wrong in it.
+
+    ``env`` asks for a server with those settings instead of ``site``.
+    """
+    pages: list[Page] = []
+
+    def open_page(path: str = "/", env: dict[str, str] | None = None, **options: Any) -> Page:
+        address = serve("app.py", env) if env else site
+        pages.append(settled(page(f"{address}{path}", **options)))
+        return pages[-1]
+
+    yield open_page
+    # Streamlit looks for its own address below a deep link first, and does not find it there.
+    wrong = [problem for each in pages for problem in problems(each) if "404" not in problem]
+    assert wrong == []

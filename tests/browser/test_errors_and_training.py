@@ -1,7 +1,7 @@
 """Confusion matrix and Training in a real browser: the numbers shown, and what a hand can do."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,26 +18,6 @@ from vit.runs import read_metrics, read_predictions, write_predictions
 
 DIGITS = ROOT / "checkpoints" / "digits"
 Open = Callable[..., Page]
-
-
-@pytest.fixture
-def opened(
-    serve: Callable[..., str],
-    page: Callable[..., Page],
-    settled: Callable[[Page], Page],
-    problems: Callable[[Page], list[str]],
-) -> Iterator[Open]:
-    """``opened(path, env, **page options)`` → the page; nothing may go wrong in the browser."""
-    pages: list[Page] = []
-
-    def open_page(path: str, env: dict[str, str] | None = None, **options: Any) -> Page:
-        pages.append(settled(page(f"{serve('app.py', env)}{path}", **options)))
-        return pages[-1]
-
-    yield open_page
-    # Streamlit looks for its own address below a deep link first, and does not find it there.
-    wrong = [p for each in pages for p in problems(each) if "404" not in p]
-    assert wrong == []
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,7 @@
 """The frame in a real browser: links, pictures, Back and reload, two visitors, phones and keys."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from hashlib import sha256
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,32 +19,12 @@ expect.set_options(timeout=30_000)  # a busy machine is no failure
 
 
 @pytest.fixture(scope="module")
-def own_server(serve: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) -> str:
+def site(serve: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) -> str:
     """A server with uploads, runs and a small test split of its own."""
     folder = tmp_path_factory.mktemp("frame")
     write_parquet(folder / "data", "test", count=20)
     names = {"VIT_UPLOADS_DIR": "uploads", "VIT_RUNS_DIR": "runs", "VIT_DATA_DIR": "data"}
     return serve("app.py", {name: str(folder / place) for name, place in names.items()})
-
-
-@pytest.fixture
-def opened(
-    own_server: str,
-    page: Callable[..., Page],
-    settled: Callable[[Page], Page],
-    problems: Callable[[Page], list[str]],
-) -> Iterator[Open]:
-    """``opened(path, **page options)`` → the page; nothing may go wrong in the browser."""
-    pages: list[Page] = []
-
-    def open_page(path: str = "/", **options: Any) -> Page:
-        pages.append(settled(page(f"{own_server}{path}", **options)))
-        return pages[-1]
-
-    yield open_page
-    # Streamlit looks for its own address below a deep link first, and does not find it there.
-    wrong = [p for each in pages for p in problems(each) if "404" not in p]
-    assert wrong == []
 
 
 def thumb(page: Page, name: str) -> Any:
@@ -60,7 +40,9 @@ def query(page: Page) -> str:
 
 
 def upload(page: Page, file: str, content: bytes) -> None:
-    page.locator("[data-testid=stFileUploader] input[type=file]").set_input_files(
+    entry = page.locator("[data-testid=stFileUploader] input[type=file]")
+    expect(entry).to_have_count(1)  # after an upload, a fresh one takes its place
+    entry.set_input_files(
         {"name": file, "mimeType": "image/png", "buffer": content}
     )
 
@@ -237,7 +219,7 @@ def test_colours_follow_the_browser_without_a_rerun(opened: Open) -> None:
     )
 
 
-def test_the_start_page_is_light(opened: Open, page: Open, own_server: str) -> None:
+def test_the_start_page_is_light(opened: Open, page: Open, site: str) -> None:
     """What one opening sends besides Streamlit's own files."""
     opened()  # the server is warm
     visitor = page("about:blank")
@@ -246,7 +228,7 @@ def test_the_start_page_is_light(opened: Open, page: Open, own_server: str) -> N
         "websocket",
         lambda socket: socket.on("framereceived", lambda frame: sizes.append(len(frame))),
     )
-    visitor.goto(own_server)
+    visitor.goto(site)
     expect(visitor.locator("[data-kind=filters] img")).to_be_visible()
     expect(visitor.get_by_text("Next: Patches")).to_be_visible()
     assert 20_000 < sum(sizes) < 500_000

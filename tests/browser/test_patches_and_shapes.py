@@ -1,8 +1,7 @@
 """Patches and Token shapes in a real browser: what only a browser draws, follows or measures."""
 
 import re
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -12,26 +11,6 @@ from tests.browser.test_board import Shown
 from tests.pages.made import ROOT, Own, own_walk
 
 Open = Callable[..., Page]
-
-
-@pytest.fixture
-def opened(
-    serve: Callable[..., str],
-    page: Callable[..., Page],
-    settled: Callable[[Page], Page],
-    problems: Callable[[Page], list[str]],
-) -> Iterator[Open]:
-    """``opened(path, **page options)`` → the page; nothing may go wrong in the browser."""
-    pages: list[Page] = []
-
-    def open_page(path: str, **options: Any) -> Page:
-        pages.append(settled(page(f"{serve('app.py')}{path}", **options)))
-        return pages[-1]
-
-    yield open_page
-    # Streamlit looks for its own address below a deep link first, and does not find it there.
-    wrong = [p for each in pages for p in problems(each) if "404" not in p]
-    assert wrong == []
 
 
 @pytest.fixture(scope="module")
