@@ -54,7 +54,7 @@ def take(browser: Browser, url: str, file: Path, width: int, dark: bool, whole: 
     context = browser.new_context(
         viewport={"width": width, "height": 1000},
         color_scheme="dark" if dark else "light",
-        device_scale_factor=1 if whole else 1.5,
+        device_scale_factor=1,
     )
     context.set_default_timeout(90_000)
     page = context.new_page()
