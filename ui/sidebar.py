@@ -253,8 +253,9 @@ def _choose_model(view: View, run: Run) -> None:
     )
     parameters = sum(p.numel() for p in run.model.parameters())
     record = resources.held_out_record(available[view.run])
+    whose = "" if view.epoch is None else "the kept weights are "
     st.caption(
-        f"{parameters:,} parameters; "
+        f"{parameters:,} parameters; {whose}"
         + (
             f"right on {100 * record.accuracy:.1f} % of {len(record.top):,} test pictures."
             if record
@@ -281,7 +282,12 @@ def _answer(view: View, walk: Walk, about: About) -> None:
     order = walk.probabilities.argsort()[::-1][:3]
     st.subheader("Its answer", anchor=False)
     st.html(bars([run.class_names[i] for i in order], walk.probabilities[order]))
-    st.caption(verdict(about, run.class_names, int(order[0])))
+    undecided = float(np.ptp(walk.probabilities)) < 1e-6  # as before any training
+    st.caption(
+        "All classes come out alike: this model has no answer yet."
+        if undecided
+        else verdict(about, run.class_names, int(order[0]))
+    )
     record = resources.held_out_record(run.path) if view.epoch is None else None
     st.caption(doubt(float(walk.probabilities[order[0]]), len(run.class_names), record))
 

@@ -125,7 +125,7 @@ def digits() -> Recipe:
     """A model small enough to train while you wait."""
     return Recipe(
         name="digits",
-        summary="Handwritten digits of 8 × 8 pixels: a whole run in seconds on a CPU.",
+        summary="Handwritten digits of 8 × 8 pixels: a whole run in about a minute on a CPU.",
         dataset="digits",
         model=ViTConfig(image_size=8, patch_size=2, in_chans=1, embed_dim=64, depth=4, num_heads=4),
         epochs=30,

@@ -42,9 +42,7 @@ def query(page: Page) -> str:
 def upload(page: Page, file: str, content: bytes) -> None:
     entry = page.locator("[data-testid=stFileUploader] input[type=file]")
     expect(entry).to_have_count(1)  # after an upload, a fresh one takes its place
-    entry.set_input_files(
-        {"name": file, "mimeType": "image/png", "buffer": content}
-    )
+    entry.set_input_files({"name": file, "mimeType": "image/png", "buffer": content})
 
 
 def picture(seed: int) -> tuple[str, bytes]:

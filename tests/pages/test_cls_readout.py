@@ -48,7 +48,7 @@ def test_every_number_is_the_packages(run: str, own_runs: Path) -> None:
     assert shown.shape == (min(len(names), 10), own.run.model_config.depth + 1)
     assert shown[:, -1] == pytest.approx(np.sort(shown[:, -1])[::-1])
     assert shown[0] == pytest.approx(probabilities[:, order[0]], abs=6e-5)
-    assert "no logit differs by more than 0." in text
+    assert "the logits differ not at all." in text
 
     opinions = readout.patches_by_layer(own.run.model, own.trace).softmax(-1).numpy()
     for stage, title in ((0, "before anyone spoke"), (1, "after layer 0")):
