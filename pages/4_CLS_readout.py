@@ -58,7 +58,7 @@ with frame.page("[CLS] readout", "What does [CLS] hear?") as visit:
         + ", and keeps the lead."
     )
     st.caption(
-        f"The last column is the model's own answer: the logits differ "
+        "The last column is the model's own answer: the logits differ "
         + (f"by at most {apart:.1e}." if apart else "not at all.")
         + (f" {left_out} classes are left out." if left_out else "")
     )
