@@ -51,8 +51,8 @@ with frame.page("Patches", "What is a token here?") as visit:
     frame.aside(
         f"Your tokenizer gives each piece of text an id, and an embedding table has a row for each "
         f"id. Of patches with {config.patch_dim} bytes there are $256^{{{config.patch_dim}}}$, a "
-        f"number of {len(str(256**config.patch_dim))} digits: no table holds them, so a linear layer "
-        f"computes the row. (A lookup is a linear layer too, on a one-hot vector.)"
+        f"number of {len(str(256**config.patch_dim))} digits: no table holds them, so a linear "
+        f"layer computes the row. (A lookup is a linear layer too, on a one-hot vector.)"
     )
     frame.reveal(
         "longest",
