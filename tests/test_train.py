@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -137,6 +138,15 @@ def test_runs_are_never_mixed(finished, data, tmp_path):
         train.train(TINY, tmp_path / "none", data_dir=data, resume=True)
     with pytest.raises(RunError, match="smaller batch"):
         train.train(replace(TINY, batch_size=5_000), tmp_path / "big", data_dir=data)
+
+
+def test_a_run_that_lost_its_resume_state_is_not_overwritten(finished, data, tmp_path):
+    copy = shutil.copytree(finished, tmp_path / "copy")
+    (copy / runs.RESUME).unlink()
+    before = (copy / runs.MODEL).read_bytes()
+    with pytest.raises(RunError, match="has lost its resume"):
+        train.train(TINY, copy, seed=3, data_dir=data, resume=True)
+    assert (copy / runs.MODEL).read_bytes() == before
 
 
 def test_decay_pulls_on_matrices_only():

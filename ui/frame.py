@@ -75,12 +75,19 @@ def page(name: str, question: str) -> Iterator[Visit]:
                 "`python -m vit.train digits`, then reload this page."
             )
             st.stop()
+        except Exception:
+            _log.exception("A view could not be opened")
+            _links(name, View())
+            st.title(question)
+            st.error(WENT_WRONG)
+            st.stop()
         _view.set(view)
         _links(name, view)
         for note in notes:
             st.warning(note)
         st.title(question)
-        sidebar.show(view, walk)
+        with calm():
+            sidebar.show(view, walk)
         yield Visit(view, walk)
 
 

@@ -4,6 +4,7 @@ A picture has a short name that fits in a link: a sample's file name, an upload'
 ``test-123`` for picture 123 of CIFAR-10's test split and ``digit-123`` for one of the digits'.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -87,13 +88,14 @@ def make_room() -> None:
         if _SHA256.fullmatch(file.name):
             try:
                 files.append((file.stat().st_mtime, file.stat().st_size, file))
-            except FileNotFoundError:  # another visitor's upload made room meanwhile
+            except OSError:  # another visitor's upload made room meanwhile
                 continue
     total = 0
     for written, size, file in sorted(files, reverse=True):
         total += size
         if total > UPLOAD_BYTES or time.time() - written > UPLOAD_AGE:
-            file.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # on a read-only disk they stay
+                file.unlink(missing_ok=True)
 
 
 def open_named(name: str) -> Image.Image:

@@ -151,6 +151,11 @@ def _upload() -> None:
             _choose(pictures.keep_upload(file.getvalue()))
         except PictureError as error:
             st.session_state["_rejected"] = str(error)
+        except OSError:
+            st.session_state["_rejected"] = (
+                "There is no room here to keep another picture at the moment. Try again later, or "
+                "go on with one of the samples."
+            )
 
     st.file_uploader(
         "Upload a picture",

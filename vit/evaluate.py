@@ -32,6 +32,8 @@ def choose_device(name: str) -> torch.device:
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
+        if name.partition(":")[0] not in ("cpu", "cuda", "mps"):
+            raise RuntimeError("not a kind that models run on here")
         torch.empty(0, device=name)
     except (RuntimeError, AssertionError) as error:
         raise RunError(f"There is no device {name!r} here. Use --device cpu or auto.") from error

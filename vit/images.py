@@ -7,7 +7,6 @@ to normalised float32). A file is judged by its bytes alone: its name is never l
 
 import hashlib
 import io
-import math
 import re
 import time
 import warnings
@@ -20,6 +19,7 @@ from PIL import ExifTags, Image, ImageCms, TiffImagePlugin
 MAX_BYTES = 20 * 1024 * 1024
 MAX_PIXELS = 50_000_000
 MAX_SIDE = 1_000_000  # pixels; every row costs memory of its own, however short it is
+MAX_ZOOM_OUT = 1e6  # a chosen square's side, in shorter sides of the picture
 FRAME_SIDE = 512  # pixels; a framed square is never larger, unless a caller asks for it
 GROUND = (255, 255, 255)  # plain white: behind transparency, and around what does not fill a square
 
@@ -93,8 +93,10 @@ class Square:
     def __post_init__(self) -> None:
         if not (0 <= self.x <= 1 and 0 <= self.y <= 1):
             raise ValueError(f"A square's centre must lie in 0 to 1, not ({self.x}, {self.y}).")
-        if not (0 < self.side < math.inf):
-            raise ValueError(f"A square's side must be greater than 0, not {self.side}.")
+        if not (0 < self.side <= MAX_ZOOM_OUT):
+            raise ValueError(
+                f"A square's side must be above 0 and at most {MAX_ZOOM_OUT}, not {self.side}."
+            )
 
 
 class _Timed(io.BytesIO):

@@ -15,6 +15,8 @@ one, and a crash leaves the last whole one.
 
 import json
 import re
+import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -91,19 +93,30 @@ def load_run(path: str | Path, epoch: int | None = None) -> Run:
             f"names, {len(mean)} means and {len(std)} deviations for {model_config.num_classes} "
             f"classes and {model_config.in_chans} channels. Train the run again."
         )
+    if not (np.isfinite([*mean, *std]).all() and min(std) > 0):
+        raise RunError(
+            f"The settings in {path / CONFIG} cannot be used: means must be numbers and "
+            f"deviations above 0. Train the run again."
+        )
     file = path / MODEL if epoch is None else snapshot_path(path, epoch)
     weights, metadata = load_weights(file)
-    with torch.device("meta"):
-        model = VisionTransformer(model_config)
-    try:
-        model.load_state_dict(weights, assign=True)
-    except RuntimeError as error:
+    if not all(tensor.isfinite().all() for tensor in weights.values()):
         raise RunError(
-            f"The weights in {path} are not those of the model in its {CONFIG}. "
+            f"{file} holds weights that are not finite numbers: training went wrong there. "
+            f"Train the run again, with a lower learning rate."
+        )
+    try:
+        with torch.device("meta"):
+            model = VisionTransformer(model_config)
+        model.load_state_dict(weights, assign=True)
+        stored_epoch = int(metadata["epoch"])
+    except (RuntimeError, TypeError, KeyError, ValueError) as error:
+        raise RunError(
+            f"The weights in {file} are not those of the model in its {CONFIG}. "
             f"Restore both from one run, or train it again."
         ) from error
     model.eval().requires_grad_(False)
-    return Run(path, config, model, class_names, mean, std, int(metadata["epoch"]))
+    return Run(path, config, model, class_names, mean, std, stored_epoch)
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -119,13 +132,17 @@ def read_config(path: Path) -> dict[str, Any]:
             f"{path} is not a run: it has no {CONFIG}. Name a folder that "
             f"`python -m vit.train` wrote, such as checkpoints/cifar10."
         ) from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise RunError(
             f"{path / CONFIG} is damaged ({error}). Restore it, or train the run again."
         ) from error
-    if not isinstance(config, dict):
-        raise RunError(f"{path / CONFIG} is damaged. Restore it, or train the run again.")
-    return config
+    recipe = config.get("recipe") if isinstance(config, dict) else None
+    if not isinstance(recipe, dict) or not isinstance(recipe.get("dataset"), str):
+        raise RunError(
+            f"{path / CONFIG} is damaged: it names no recipe with a data set. Restore it, or "
+            f"train the run again."
+        )
+    return dict(config)
 
 
 def load_weights(file: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
@@ -193,18 +210,28 @@ def read_predictions(path: str | Path) -> dict[str, Any]:
     file = Path(path) / PREDICTIONS
     try:
         with np.load(file, allow_pickle=False) as stored:
-            return {
-                "labels": stored["labels"].astype(np.int64),
-                "probabilities": stored["probabilities"].astype(np.float32),
-                "fingerprint": str(stored["fingerprint"]),
-            }
+            labels = stored["labels"].astype(np.int64)
+            probabilities = stored["probabilities"].astype(np.float32)
+            fingerprint = str(stored["fingerprint"])
+        count, classes = probabilities.shape
+        if not (
+            labels.shape == (count,)
+            and count > 0
+            and np.isfinite(probabilities).all()
+            and 0 <= labels.min() <= labels.max() < classes
+        ):
+            raise ValueError("labels and probabilities do not fit each other")
     except FileNotFoundError as error:
         raise RunError(
             f"{file.parent} has no predictions on the test split yet. They are written when "
             f"training ends."
         ) from error
-    except (OSError, ValueError, KeyError, EOFError) as error:
+    except (
+        *(OSError, ValueError, KeyError, EOFError, TypeError, NotImplementedError),
+        *(zipfile.BadZipFile, zlib.error),
+    ) as error:
         raise RunError(f"{file} is damaged. Train the run again, or restore the file.") from error
+    return {"labels": labels, "probabilities": probabilities, "fingerprint": fingerprint}
 
 
 def read_status(path: str | Path) -> dict[str, Any]:

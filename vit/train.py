@@ -333,6 +333,11 @@ def open_run(
                 f"mix two runs. Give the same settings, or --out for another place."
             )
     if not (out / runs.RESUME).exists():
+        if runs.read_metrics(out):
+            raise RunError(
+                f"{out} has lost its {runs.RESUME}, so the run cannot go on where it was. Start "
+                f"it again in another place with --out."
+            )
         return 1, []
     epoch = load_state(out, model, optimizers)
     return epoch + 1, [row for row in runs.read_metrics(out) if row["epoch"] <= epoch]
