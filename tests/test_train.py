@@ -235,6 +235,9 @@ def test_command_line_trains_resumes_and_refuses_clearly(tmp_path, data, finishe
         (["nonsense"], "no recipe 'nonsense'"),
         (["debug", "--epochs", "0"], "--epochs must be at least 1"),
         (["debug", "--device", "warp"], "no device 'warp'"),
+        (["debug", "--device", "meta"], "no device 'meta'"),
+        (["debug", "--seed", "-1"], "--seed must be a whole number from 0"),
+        (["debug", "--seed", "100000000000000"], "--seed must be a whole number from 0"),
     ],
 )
 def test_mistakes_on_the_command_line_are_one_clear_line(arguments, says, tmp_path, capsys):

@@ -478,6 +478,8 @@ def main(arguments: list[str] | None = None) -> int:
         if given.epochs < 1:
             parser.error(f"--epochs must be at least 1, not {given.epochs}.")
         recipe = replace(recipe, epochs=given.epochs)
+    if not 0 <= given.seed < 2**32:
+        parser.error(f"--seed must be a whole number from 0 to {2**32 - 1}, not {given.seed}.")
     out = given.out or Path(os.environ.get("VIT_RUNS_DIR") or "runs") / recipe.name
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
