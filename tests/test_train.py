@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from vit import VisionTransformer, ViTConfig, load_run, runs, train
 from vit.data import load_split, validation_split
@@ -147,6 +147,19 @@ def test_a_run_that_lost_its_resume_state_is_not_overwritten(finished, data, tmp
     with pytest.raises(RunError, match="has lost its resume"):
         train.train(TINY, copy, seed=3, data_dir=data, resume=True)
     assert (copy / runs.MODEL).read_bytes() == before
+
+
+def test_a_damaged_resume_state_is_refused(finished, data, tmp_path):
+    copy = shutil.copytree(finished, tmp_path / "copy")
+    whole = load_file(copy / runs.RESUME)
+    for tensors, metadata in (
+        (whole, {}),
+        ({**whole, "model/cls_token": torch.zeros(3)}, {"epoch": "2"}),
+        ({**whole, "optimizer/x/0/mean": torch.zeros(3)}, {"epoch": "2"}),
+    ):
+        save_file(tensors, copy / runs.RESUME, metadata)
+        with pytest.raises(RunError, match="is damaged"):
+            train.train(TINY, copy, seed=3, data_dir=data, resume=True)
 
 
 def test_decay_pulls_on_matrices_only():

@@ -365,22 +365,22 @@ def load_state(
         with safe_open(out / runs.RESUME, "pt") as file:
             epoch = int(file.metadata()["epoch"])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (OSError, SafetensorError, KeyError, ValueError) as error:
+        model.load_state_dict(
+            {name[6:]: tensor for name, tensor in tensors.items() if name.startswith("model/")}
+        )
+        for number, optimizer in enumerate(optimizers):
+            state = optimizer.state_dict()
+            state["state"] = {}
+            for name, tensor in tensors.items():
+                kind, *rest = name.split("/")
+                if kind == "optimizer" and int(rest[0]) == number:
+                    state["state"].setdefault(int(rest[1]), {})[rest[2]] = tensor
+            optimizer.load_state_dict(state)
+    except (OSError, SafetensorError, KeyError, ValueError, TypeError, RuntimeError) as error:
         raise RunError(
-            f"{out / runs.RESUME} is damaged ({error}), so the run cannot go on where it was. "
+            f"{out / runs.RESUME} is damaged, so the run cannot go on where it was. "
             f"Start it again in another place with --out."
         ) from error
-    model.load_state_dict(
-        {name[6:]: tensor for name, tensor in tensors.items() if name.startswith("model/")}
-    )
-    for number, optimizer in enumerate(optimizers):
-        state = optimizer.state_dict()
-        state["state"] = {}
-        for name, tensor in tensors.items():
-            kind, *rest = name.split("/")
-            if kind == "optimizer" and int(rest[0]) == number:
-                state["state"].setdefault(int(rest[1]), {})[rest[2]] = tensor
-        optimizer.load_state_dict(state)
     return epoch
 
 
