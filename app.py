@@ -7,7 +7,7 @@ from ui import beginnings, frame
 from ui.tour import Stage, strongest_patch, tour
 from ui.words import to_the_letter
 from vit import by_hand
-from vit.model import PatchEmbed
+from vit.model import PatchEmbed, count_parameters
 
 with frame.page("Start", "What is a token, when the input is a picture?") as visit:
     view, walk = visit.view, visit.walk
@@ -19,7 +19,7 @@ with frame.page("Start", "What is a token, when the input is a picture?") as vis
         config.embed_dim,
     )
     colours = "red, green and blue" if config.in_chans == 3 else "the brightness"
-    parameters = sum(p.numel() for p in walk.run.model.parameters())
+    parameters = count_parameters(walk.run.model)
 
     st.markdown(
         "A GPT reads words: each is looked up in a table, and the row it finds is the token. A "

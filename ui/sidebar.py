@@ -15,6 +15,7 @@ from ui.state import View
 from ui.thumbs import Thumb, thumbs
 from ui.words import to_the_letter
 from vit.images import MAX_BYTES, PictureError, Square
+from vit.model import count_parameters
 from vit.runs import Run, RunError, list_epochs
 
 # What can be opened; and what cannot but is told so in a sentence of ours.
@@ -256,7 +257,7 @@ def _choose_model(view: View, run: Run) -> None:
         on_change=lambda: state.update(run=st.session_state["run"], epoch=None),
         label_visibility="collapsed",
     )
-    parameters = sum(p.numel() for p in run.model.parameters())
+    parameters = count_parameters(run.model)
     record = resources.held_out_record(available[view.run])
     whose = "" if view.epoch is None else "the kept weights are "
     st.caption(

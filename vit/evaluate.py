@@ -77,7 +77,11 @@ def measure(
     std: tuple[float, ...],
 ) -> tuple[float, float]:
     """Mean cross-entropy (nats) and accuracy (0 … 1)."""
-    logits = predict_logits(model, images, mean, std)
+    return score(predict_logits(model, images, mean, std), labels)
+
+
+def score(logits: Tensor, labels: Tensor) -> tuple[float, float]:
+    """Mean cross-entropy (nats) and accuracy (0 … 1) of logits (n, classes)."""
     loss = F.cross_entropy(logits, labels).item()
     return loss, (logits.argmax(1) == labels).double().mean().item()
 

@@ -29,7 +29,7 @@ from tqdm import tqdm
 
 from vit import augment, runs
 from vit.data import DataError, Split, channel_stats, load_split, validation_split
-from vit.evaluate import choose_device, measure, predict_probabilities
+from vit.evaluate import choose_device, measure, predict_logits, score
 from vit.init import mimetic_
 from vit.model import VisionTransformer, count_parameters
 from vit.muon import Muon
@@ -203,7 +203,7 @@ def train(
             bar.write(_line(row, recipe.epochs), file=sys.stderr)
 
         if rank == 0:
-            finish(out, rows, test, mean, std, device)
+            finish(out, rows, test_images, test_labels, test.fingerprint)
             report("finished", total_steps)
     except BaseException as error:
         state = "failed" if isinstance(error, Exception) else "interrupted"
@@ -394,21 +394,15 @@ def _optimizer_tensors(
 
 
 def finish(
-    out: Path,
-    rows: list[dict[str, Any]],
-    test: Split,
-    mean: tuple[float, ...],
-    std: tuple[float, ...],
-    device: torch.device,
+    out: Path, rows: list[dict[str, Any]], images: Tensor, labels: Tensor, fingerprint: str
 ) -> None:
-    """Read the test split with the kept weights, and note what came of it."""
+    """Read the test split once with the kept weights, and note what came of it."""
     run = runs.load_run(out)
-    images, labels = on_device(test, None, device)
-    model = run.model.to(device)
-    probabilities = predict_probabilities(model, images, mean, std)
-    runs.write_predictions(out, test.labels, probabilities, test.fingerprint)
+    logits = predict_logits(run.model.to(images.device), images, run.mean, run.std)
+    probabilities = logits.softmax(1).cpu().numpy()
+    runs.write_predictions(out, labels.cpu().numpy(), probabilities, fingerprint)
     kept = next(row for row in rows if row["epoch"] == run.epoch)
-    kept |= _named("test", measure(model, images, labels, mean, std))
+    kept |= _named("test", score(logits, labels))
     runs.write_metrics(out, rows)
 
 
