@@ -6,7 +6,15 @@ from sklearn import metrics
 from sklearn.calibration import calibration_curve
 
 from vit import published
-from vit.mistakes import Confusion, confusion_matrix, reliability, row_shares, top_confusions
+from vit.mistakes import (
+    Confusion,
+    class_scores,
+    confusion_matrix,
+    reliability,
+    row_shares,
+    top_confusions,
+    wilson_interval,
+)
 
 
 def made_up(count: int, classes: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -80,3 +88,40 @@ def test_certainty_falls_into_the_last_bin() -> None:
     measured = reliability(np.array([0, 1]), np.eye(2))
     assert measured.count.tolist() == [0] * 9 + [2]
     assert measured.expected_error == 0
+
+
+@pytest.mark.parametrize(
+    ("right", "count", "low", "high"),
+    [
+        # Newcombe 1998 (Statistics in Medicine 17:857), table I, method 3.
+        (81, 263, 0.2553, 0.3662),
+        (15, 148, 0.0624, 0.1605),
+        (0, 20, 0.0, 0.1611),
+        (1, 29, 0.0061, 0.1718),
+    ],
+)
+def test_the_interval_is_the_published_one(right: int, count: int, low: float, high: float) -> None:
+    assert wilson_interval(right, count) == pytest.approx((low, high), abs=5e-5)
+    mirrored = wilson_interval(count - right, count)
+    assert mirrored == pytest.approx((1 - high, 1 - low), abs=5e-5)
+
+
+def test_the_interval_ends_where_the_share_is_1_96_deviations_away() -> None:
+    """Which is how Wilson defines it: the deviation is that of the end, not of the share."""
+    for end in wilson_interval(7519, 10_000):
+        assert abs(0.7519 - end) / (end * (1 - end) / 10_000) ** 0.5 == pytest.approx(1.959964)
+    low, high = wilson_interval(7519, 10_000, level=0.5)
+    assert high - low == pytest.approx(2 * 0.67449 * (0.7519 * 0.2481 / 10_000) ** 0.5, rel=1e-3)
+
+
+def test_precision_recall_and_f1_by_hand() -> None:
+    """Three classes with pictures, one that is only ever said, one that nobody ever meets."""
+    labels = np.array([0, 0, 0, 0, 1, 1, 2])
+    said = np.array([0, 0, 0, 1, 1, 3, 0])
+    scores = class_scores(labels, np.eye(5)[said])
+    nan = np.nan
+    np.testing.assert_allclose(scores.precision, [3 / 4, 1 / 2, nan, 0, nan])
+    np.testing.assert_allclose(scores.recall, [3 / 4, 1 / 2, 0, nan, nan])
+    np.testing.assert_allclose(scores.f1, [3 / 4, 1 / 2, 0, 0, nan])
+    assert scores.count.tolist() == [4, 2, 1, 0, 0]
+    assert scores.macro_f1 == pytest.approx((3 / 4 + 1 / 2) / 4)

@@ -67,6 +67,37 @@ def test_settings_that_do_not_fit(run: Path, changes: dict[str, object]) -> None
         load_run(run)
 
 
+def test_the_temperature_is_told_by_the_weights_own_file(run: Path) -> None:
+    weights, metadata = runs.load_weights(run / runs.MODEL)
+    plain = {"epoch": metadata["epoch"]}
+    runs.write_weights(run / runs.MODEL, weights, plain)
+    assert (load_run(run).temperature, load_run(run).calibrated_on) == (1.0, 0)
+    tempered = plain | {"temperature": repr(1.0731), "calibrated_on": "144"}
+    runs.write_weights(run / runs.MODEL, weights, tempered)
+    assert (load_run(run).temperature, load_run(run).calibrated_on) == (1.0731, 144)
+    assert (load_run(run, 0).temperature, load_run(run, 0).calibrated_on) == (1.0, 0)
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"temperature": "warm"},
+        {"temperature": "0"},
+        {"temperature": "-1"},
+        {"temperature": "nan"},
+        {"temperature": "inf"},
+        {"calibrated_on": "-1"},
+        {"calibrated_on": "some"},
+    ],
+    ids=str,
+)
+def test_a_temperature_that_makes_no_sense(run: Path, metadata: dict[str, str]) -> None:
+    weights = load_file(run / runs.MODEL)
+    save_file(weights, run / runs.MODEL, {"epoch": "3"} | metadata)
+    with pytest.raises(RunError, match="temperature cannot be used.*train the run again"):
+        load_run(run)
+
+
 def test_weights_that_cannot_be_used(run: Path) -> None:
     file = run / runs.MODEL
     weights = load_file(file)
@@ -129,3 +160,48 @@ def test_predictions_come_back_as_they_were_written(tmp_path: Path) -> None:
     read = runs.read_predictions(tmp_path)
     assert read["labels"].tolist() == [0, 2, 1] and read["fingerprint"] == "abc"
     assert (read["probabilities"] == probabilities).all()
+
+
+CHANGES = {
+    "none": {"accuracy": 0.9, "confidence": 0.8},
+    "blur": {"accuracy": 0.25, "confidence": 0.5},
+}
+
+
+def test_what_changes_do_is_true_of_the_weights_it_was_measured_with(run: Path) -> None:
+    assert runs.read_robustness(run) is None
+    runs.write_robustness(run, 30, CHANGES, "abc")
+    read = runs.read_robustness(run)
+    assert (read["changes"], read["epoch"], read["fingerprint"]) == (CHANGES, 30, "abc")
+    weights, metadata = runs.load_weights(run / runs.MODEL)
+    weights["head.bias"] = weights["head.bias"] + 1
+    runs.write_weights(run / runs.MODEL, weights, metadata)
+    assert runs.read_robustness(run) is None, "other weights of the same epoch"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        None,
+        [],
+        {},
+        {"blur": {"accuracy": 0.5, "confidence": 0.5}},
+        {"none": 0.5},
+        {"none": {"accuracy": 0.5}},
+        {"none": {"accuracy": 1.5, "confidence": 0.5}},
+        {"none": {"accuracy": "0.5", "confidence": 0.5}},
+        {"none": {"accuracy": float("nan"), "confidence": 0.5}},
+    ],
+    ids=str,
+)
+def test_changes_that_make_no_sense(run: Path, changes: object) -> None:
+    runs.write_robustness(run, 30, changes, "abc")
+    with pytest.raises(RunError, match="damaged.*--changes"):
+        runs.read_robustness(run)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "3", "[" * 200_000], ids=lambda t: t[:5])
+def test_a_damaged_record_of_changes(run: Path, text: str) -> None:
+    (run / runs.ROBUSTNESS).write_text(text)
+    with pytest.raises(RunError, match="damaged.*--changes"):
+        runs.read_robustness(run)

@@ -1,4 +1,8 @@
-"""How well a run does on pictures it has not seen: ``python -m vit.evaluate RUN_DIR``."""
+"""How well a run does on pictures it has not seen: ``python -m vit.evaluate RUN_DIR``.
+
+With ``--changes`` also on the same pictures in grey, blurred, turned and so on: five more passes,
+whose outcome is kept in the run directory.
+"""
 
 import argparse
 import json
@@ -11,8 +15,9 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from tqdm import tqdm
 
-from vit import mistakes
+from vit import mistakes, robustness, runs
 from vit.augment import normalize
 from vit.data import DataError, Split, load_split
 from vit.model import VisionTransformer
@@ -86,27 +91,119 @@ def score(logits: Tensor, labels: Tensor) -> tuple[float, float]:
     return loss, (logits.argmax(1) == labels).double().mean().item()
 
 
-def report(probabilities: np.ndarray, split: Split) -> dict[str, Any]:
-    """Accuracy, accuracy of each class (None for a class without pictures), expected calibration
-    error, and the confusion matrix (rows true, columns predicted).
+def report(
+    logits: Tensor, split: Split, temperature: float = 1.0, fitted_on: int = 0
+) -> dict[str, Any]:
+    """What logits (n, classes) on a split are worth, as ``--json`` prints it.
+
+    ``accuracy`` with its 95 % ``confidence_interval``; ``per_class`` accuracy; precision, recall,
+    F1 and count of the ``classes``, and ``macro_f1``; the ``loss`` (mean cross-entropy, nats); the
+    ``confusion`` matrix (rows true, columns predicted); the expected ``calibration_error``, and
+    what it would be without the ``temperature`` that is in the logits. None stands for a share of
+    no pictures.
 
     Args:
-        probabilities: (n, classes)
         split: the pictures' labels and class names.
+        temperature, fitted_on: as the run has them (see :class:`vit.runs.Run`).
     """
-    confusion = mistakes.confusion_matrix(split.labels, probabilities)
+    labels, probabilities = split.labels, logits.softmax(1).numpy()
+    confusion = mistakes.confusion_matrix(labels, probabilities)
+    scores = mistakes.class_scores(labels, probabilities)
     right, count = confusion.diagonal(), confusion.sum(1)
+    columns = (scores.precision, scores.recall, scores.f1)
+    without = (logits * temperature).softmax(1).numpy()
     return {
         "accuracy": float(right.sum() / count.sum()),
+        "confidence_interval": mistakes.wilson_interval(int(right.sum()), int(count.sum())),
+        "loss": F.cross_entropy(logits.double(), torch.from_numpy(labels)).item(),
+        "macro_f1": scores.macro_f1,
         "per_class": {
             name: float(r / c) if c else None
             for name, r, c in zip(split.class_names, right, count, strict=True)
         },
+        "classes": {
+            name: {
+                **dict(zip(("precision", "recall", "f1"), map(_share, row), strict=True)),
+                "count": int(c),
+            }
+            for name, c, *row in zip(split.class_names, count, *columns, strict=True)
+        },
         "confusion": confusion.tolist(),
-        "calibration_error": mistakes.reliability(split.labels, probabilities).expected_error,
+        "calibration_error": mistakes.reliability(labels, probabilities).expected_error,
+        "temperature": {
+            "value": temperature,
+            "fitted_on": fitted_on,
+            "calibration_error_without": mistakes.reliability(labels, without).expected_error,
+        },
         "count": int(count.sum()),
         "fingerprint": split.fingerprint,
     }
+
+
+def _share(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
+
+
+def agreement(probabilities: np.ndarray, split: Split, run: Path) -> dict[str, float] | None:
+    """Whether probabilities (n, classes) are those that the run has stored: the share of pictures
+    with the ``same_class``, and the ``largest_difference`` of two probabilities. None where it has
+    stored none for these pictures."""
+    try:
+        stored = runs.read_predictions(run)
+    except RunError:
+        return None
+    theirs = stored["probabilities"]
+    if stored["fingerprint"] != split.fingerprint or theirs.shape != probabilities.shape:
+        return None
+    return {
+        "same_class": float((theirs.argmax(1) == probabilities.argmax(1)).mean()),
+        "largest_difference": float(np.abs(theirs - probabilities).max()),
+    }
+
+
+def measure_changes(
+    run: Run, images: Tensor, labels: np.ndarray, device: torch.device
+) -> dict[str, dict[str, float]]:
+    """The :func:`marks` after each change of :mod:`vit.robustness`, behind a progress bar.
+
+    Args:
+        run: its model must be on ``device``.
+        images: (n, C, S, S) uint8, on the CPU.
+        labels: (n,)
+    """
+    config = run.model_config
+    changes = robustness.changes(config.in_chans, config.patch_size)
+    measured = {}
+    with tqdm(total=len(changes) * len(images), unit=" pictures", disable=None) as bar:
+        for name, change in changes.items():
+            bar.set_description(name)
+
+            def show(done: int, _: int, start: int = bar.n) -> None:
+                bar.update(start + done - bar.n)
+
+            changed = change(images).to(device)
+            probabilities = predict_probabilities(run.model, changed, run.mean, run.std, show)
+            measured[name] = marks(probabilities, labels)
+    return measured
+
+
+def marks(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+    """``accuracy``, and mean ``confidence`` (the largest probability)."""
+    return {
+        "accuracy": float((probabilities.argmax(1) == labels).mean()),
+        "confidence": float(probabilities.max(1).mean(dtype=np.float64)),
+    }
+
+
+def stored_changes(run: Run, split: Split) -> dict[str, dict[str, float]] | None:
+    """What :func:`measure_changes` once gave for these weights and pictures, if it is stored."""
+    try:
+        stored = runs.read_robustness(run.path)
+    except RunError:
+        return None
+    if stored is None or stored["epoch"] != run.epoch or stored["fingerprint"] != split.fingerprint:
+        return None
+    return dict(stored["changes"])
 
 
 def load_test_split(run: Run, data_dir: Path | None = None, download: bool = True) -> Split:
@@ -127,18 +224,75 @@ def load_test_split(run: Run, data_dir: Path | None = None, download: bool = Tru
     return split
 
 
-def evaluate(run_dir: Path, data_dir: Path | None, device: torch.device) -> dict[str, Any]:
-    """The :func:`report` of a run's kept weights on its test split.
+def evaluate(
+    run_dir: Path, data_dir: Path | None, device: torch.device, with_changes: bool = False
+) -> dict[str, Any]:
+    """The :func:`report` of a run's kept weights on its test split, with their ``epoch``, their
+    :func:`agreement` with the stored predictions, and what is known of ``changes`` to the pictures
+    (None if nothing is). ``with_changes`` measures those now and stores them in the run.
 
     Raises:
-        RunError: if the run cannot be opened.
+        RunError: if the run cannot be opened, or cannot be written to.
         DataError: if its data cannot be had, or is not what it learned.
     """
     run = load_run(run_dir)
     split = load_test_split(run, data_dir)
-    images = torch.from_numpy(np.array(split.images)).to(device)
-    probabilities = predict_probabilities(run.model.to(device), images, run.mean, run.std)
-    return report(probabilities, split)
+    images = torch.from_numpy(np.array(split.images))
+    logits = predict_logits(run.model.to(device), images.to(device), run.mean, run.std).cpu()
+    result = {"epoch": run.epoch, **report(logits, split, run.temperature, run.calibrated_on)}
+    probabilities = logits.softmax(1).numpy()
+    result["agreement"] = agreement(probabilities, split, run_dir)
+    if with_changes:
+        measured = {"none": marks(probabilities, split.labels)}
+        measured |= measure_changes(run, images, split.labels, device)
+        try:
+            runs.write_robustness(run_dir, run.epoch, measured, split.fingerprint)
+        except OSError as error:
+            raise RunError(
+                f"{run_dir / runs.ROBUSTNESS} cannot be written ({error.strerror or error}). Make "
+                f"room there, or copy the run to a folder that you can write to."
+            ) from error
+    result["changes"] = stored_changes(run, split)
+    return result
+
+
+def summary(result: dict[str, Any]) -> str:
+    """What :func:`evaluate` found, as lines for people."""
+    low, high = result["confidence_interval"]
+    temperature, agreed = result["temperature"], result["agreement"]
+    lines = [
+        f"accuracy {100 * result['accuracy']:.2f} % of {result['count']:,} pictures "
+        f"(95 % interval {100 * low:.2f} to {100 * high:.2f} %)",
+        f"macro F1 {result['macro_f1']:.4f}, cross-entropy {result['loss']:.4f} nats",
+        f"expected calibration error {result['calibration_error']:.4f}"
+        + (
+            f"; without the temperature {temperature['value']:.4f}, which was fitted on "
+            f"{temperature['fitted_on']:,} pictures kept out of training, "
+            f"{temperature['calibration_error_without']:.4f}"
+            if temperature["fitted_on"]
+            else "; no temperature was fitted"
+        ),
+        f"the stored predictions name the same class for {100 * agreed['same_class']:.2f} %; no "
+        f"probability differs by more than {agreed['largest_difference']:.1e}"
+        if agreed
+        else "the run has no stored predictions for these pictures to compare with",
+    ]
+    width = max(map(len, result["classes"]))
+    lines += ["", f"{'':>{width}}  pictures  precision    recall      F1"]
+    for name, row in result["classes"].items():
+        shares = (row["precision"], row["recall"])
+        precision, recall = ("–" if v is None else f"{100 * v:.1f} %" for v in shares)
+        f1 = "–" if row["f1"] is None else f"{row['f1']:.4f}"
+        lines.append(f"{name:>{width}}{row['count']:>10,}{precision:>11}{recall:>10}{f1:>8}")
+    lines += ["", "rows: true class, columns: predicted"]
+    for name, counts in zip(result["classes"], result["confusion"], strict=True):
+        lines.append(f"{name:>{width}} {' '.join(f'{n:5d}' for n in counts)}")
+    if result["changes"]:
+        lines += ["", f"{'the same pictures':>17}  accuracy  mean confidence"]
+        for name, row in result["changes"].items():
+            accuracy, confidence = (f"{100 * row[k]:.2f} %" for k in ("accuracy", "confidence"))
+            lines.append(f"{name:>17}{accuracy:>10}{confidence:>17}")
+    return "\n".join(lines)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -147,24 +301,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("run", metavar="RUN_DIR", type=Path)
     parser.add_argument("--data-dir", type=Path, help="default: VIT_DATA_DIR, else data/")
     parser.add_argument("--device", default="auto")
+    parser.add_argument(
+        "--changes",
+        action="store_true",
+        help="also test on changed pictures (grey, blurred …), and keep what comes out in the run",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     given = parser.parse_args(arguments)
     try:
-        result = evaluate(given.run, given.data_dir, choose_device(given.device))
+        device = choose_device(given.device)
+        result = evaluate(given.run, given.data_dir, device, given.changes)
     except (DataError, RunError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    if given.json:
-        print(json.dumps(result))
-        return 0
-    names = list(result["per_class"])
-    width = max(map(len, names))
-    print(f"accuracy {100 * result['accuracy']:.2f} % of {result['count']:,} pictures\n")
-    print("rows: true class, columns: predicted")
-    for name, row in zip(names, result["confusion"], strict=True):
-        share = result["per_class"][name]
-        accuracy = "    –  " if share is None else f"{100 * share:5.1f} %"
-        print(f"{name:>{width}} {accuracy} {' '.join(f'{n:5d}' for n in row)}")
+    print(json.dumps(result) if given.json else summary(result))
     return 0
 
 

@@ -3,7 +3,9 @@
 Everywhere: labels (n,) are indices of the true classes, probabilities (n, classes) the model's.
 """
 
+import math
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 
@@ -51,6 +53,46 @@ def confusion_matrix(labels: np.ndarray, probabilities: np.ndarray) -> np.ndarra
 
     classes = np.arange(probabilities.shape[1])
     return metrics.confusion_matrix(labels, probabilities.argmax(1), labels=classes)
+
+
+@dataclass(frozen=True)
+class ClassScores:
+    """How well each class is told from the others, (classes,) each, and on the whole.
+
+    Attributes:
+        precision: the share of the pictures called so that are; NaN where none was called so.
+        recall: the share of its pictures that were called so; NaN where it has no pictures.
+        f1: the harmonic mean of the two; NaN where a class neither has pictures nor was named.
+        count: its pictures.
+        macro_f1: the mean of f1 over the classes that have one.
+    """
+
+    precision: np.ndarray
+    recall: np.ndarray
+    f1: np.ndarray
+    count: np.ndarray
+    macro_f1: float
+
+
+def class_scores(labels: np.ndarray, probabilities: np.ndarray) -> ClassScores:
+    """Precision, recall and F1 of each class, if the most probable class is the answer."""
+    from sklearn.metrics import precision_recall_fscore_support
+
+    said, classes = probabilities.argmax(1), np.arange(probabilities.shape[1])
+    precision, recall, f1, count = precision_recall_fscore_support(
+        labels, said, labels=classes, zero_division=np.nan
+    )
+    return ClassScores(precision, recall, f1, count, float(np.nanmean(f1)))
+
+
+def wilson_interval(right: int, count: int, level: float = 0.95) -> tuple[float, float]:
+    """Between which shares the true one lies, if ``right`` of ``count`` pictures drawn at random
+    were named rightly: the score interval (Wilson 1927, doi 10.1080/01621459.1927.10502953), which
+    keeps its promise near 0 and 1 too (Brown et al. 2001, doi 10.1214/ss/1009213286)."""
+    z = NormalDist().inv_cdf((1 + level) / 2)
+    middle = (right + z**2 / 2) / (count + z**2)
+    half = z / (count + z**2) * math.sqrt(right * (count - right) / count + z**2 / 4)
+    return max(0.0, middle - half), min(1.0, middle + half)
 
 
 def row_shares(matrix: np.ndarray) -> np.ndarray:

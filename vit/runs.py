@@ -1,10 +1,12 @@
 """The run directory: the one place where training, the command line and the app meet.
 
     config.json          recipe, model, class names, channel mean and std, seed, versions
-    model.safetensors    the kept weights, float32
+    model.safetensors    the kept weights, float32; its metadata say of which epoch they are, and
+                         what temperature was folded into them (see vit/calibration.py)
     metrics.jsonl        one row for each epoch
     snapshots/           epoch-NNNN.safetensors, half precision
     predictions.npz      labels and probabilities on the test split, with its fingerprint
+    robustness.json      accuracy on the test split after each change of vit/robustness.py
     status.json          what the training process is doing, replaced atomically
     resume.safetensors   what exact resuming needs (never committed)
 
@@ -13,7 +15,9 @@ a pickle. Every file is written beside its place and moved there, so a reader ne
 one, and a crash leaves the last whole one.
 """
 
+import hashlib
 import json
+import math
 import re
 import zipfile
 import zlib
@@ -35,6 +39,7 @@ CONFIG = "config.json"
 MODEL = "model.safetensors"
 METRICS = "metrics.jsonl"
 PREDICTIONS = "predictions.npz"
+ROBUSTNESS = "robustness.json"
 STATUS = "status.json"
 RESUME = "resume.safetensors"
 _SNAPSHOT = re.compile(r"epoch-(\d{4,})\.safetensors")
@@ -46,8 +51,15 @@ class RunError(ValueError):
 
 @dataclass(frozen=True)
 class Run:
-    """A trained model with what is needed to use it. ``mean`` and ``std`` are per channel, on the
-    scale 0 … 1; ``epoch`` is the epoch whose weights the model holds."""
+    """A trained model with what is needed to use it.
+
+    Attributes:
+        mean, std: per channel, on the scale 0 … 1.
+        epoch: the one whose weights the model holds.
+        temperature: what the logits of those weights were divided by, in the model's head, to make
+            its probabilities honest (see :mod:`vit.calibration`); 1 where nobody has.
+        calibrated_on: on how many pictures it was fitted; 0 where none was.
+    """
 
     path: Path
     config: dict[str, Any]
@@ -56,6 +68,8 @@ class Run:
     mean: tuple[float, ...]
     std: tuple[float, ...]
     epoch: int
+    temperature: float
+    calibrated_on: int
 
     @property
     def name(self) -> str:
@@ -115,8 +129,22 @@ def load_run(path: str | Path, epoch: int | None = None) -> Run:
             f"The weights in {file} are not those of the model in its {CONFIG}. "
             f"Restore both from one run, or train it again."
         ) from error
+    try:
+        temperature = float(metadata.get("temperature", 1))
+        calibrated_on = int(metadata.get("calibrated_on", 0))
+        if not (0 < temperature < math.inf and calibrated_on >= 0):
+            raise ValueError("a temperature is above 0, and a number of pictures at least 0.")
+    except ValueError as error:
+        raise RunError(
+            f"What {file} says of its temperature cannot be used: {error} Restore the file, or "
+            f"train the run again."
+        ) from error
     model.eval().requires_grad_(False)
-    return Run(path, config, model, class_names, mean, std, stored_epoch)
+    return Run(
+        *(path, config, model, class_names, mean, std, stored_epoch),
+        temperature=temperature,
+        calibrated_on=calibrated_on,
+    )
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -234,6 +262,42 @@ def read_predictions(path: str | Path) -> dict[str, Any]:
     return {"labels": labels, "probabilities": probabilities, "fingerprint": fingerprint}
 
 
+def read_robustness(path: str | Path) -> dict[str, Any] | None:
+    """How the run's kept weights did on changed test pictures: ``changes``, for each change its
+    ``accuracy`` and mean ``confidence``; the ``epoch`` of the weights; the split's ``fingerprint``.
+
+    Returns:
+        None if that was not measured, or of other weights than the run keeps now.
+
+    Raises:
+        RunError: if the file is damaged.
+    """
+    file = Path(path) / ROBUSTNESS
+    try:
+        stored = json.loads(file.read_text())
+        shares = [share for row in stored["changes"].values() for share in row.values()]
+        if not (
+            all(row.keys() == {"accuracy", "confidence"} for row in stored["changes"].values())
+            and "none" in stored["changes"]
+            and all(0 <= share <= 1 for share in shares)
+            and isinstance(stored["epoch"], int)
+            and isinstance(stored["fingerprint"], str)
+        ):
+            raise ValueError("its numbers do not fit each other")
+        return stored if stored["weights"] == weights_hash(Path(path)) else None
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise RunError(
+            f"{file} is damaged. Measure it again: `python -m vit.evaluate {path} --changes`."
+        ) from error
+
+
+def weights_hash(path: Path) -> str:
+    """The SHA-256 (hex) of a run's kept weights: what is measured of them is true of no others."""
+    return hashlib.sha256((path / MODEL).read_bytes()).hexdigest()
+
+
 def read_status(path: str | Path) -> dict[str, Any]:
     """What the training process last said; empty if it said nothing that can be read."""
     try:
@@ -282,3 +346,11 @@ def write_predictions(
         )
 
     write_atomically(path / PREDICTIONS, write)
+
+
+def write_robustness(
+    path: Path, epoch: int, changes: dict[str, dict[str, float]], fingerprint: str
+) -> None:
+    """Write what the kept weights make of changed test pictures; see :func:`read_robustness`."""
+    values = {"epoch": epoch, "weights": weights_hash(path), "fingerprint": fingerprint}
+    write_json(path / ROBUSTNESS, {**values, "changes": changes})
