@@ -62,7 +62,8 @@ def test_no_flip_and_no_padding_leave_the_picture_alone():
 
 
 def test_kept_patches_are_distinct_and_all_equally_likely():
-    kept = augment.keep_patches(20_000, 16, 8, generator())
+    kept = augment.keep_patches(20_000, 16, 0.5, generator())
+    assert kept.shape == (20_000, 8)
     assert (kept.sort(1).values.diff(dim=1) > 0).all()
     shares = torch.bincount(kept.flatten(), minlength=16) / 20_000
     assert (shares - 0.5).abs().max() < 0.02

@@ -9,7 +9,9 @@ import torch
 import torch.nn.functional as F
 import torchvision.models
 
-from vit import VisionTransformer, ViTConfig
+import vit.model
+from vit import VisionTransformer, ViTConfig, record
+from vit.hooks import is_recording
 from vit.model import count_parameters, cut_patches
 
 SYSTEM_B = ViTConfig(depth=4, qkv_bias=False)
@@ -161,6 +163,29 @@ def test_gradients_equal_timm_although_the_last_block_reads_only_cls():
             atol=1e-5,
             msg=lambda m, n=name: f"{n}: {m}",
         )
+
+
+def test_fused_attention_is_the_same_and_steps_aside_for_a_recorder(monkeypatch):
+    """On a CPU, which has the kernel too; the model itself asks for it on a GPU only."""
+    model = VisionTransformer(ViTConfig(depth=2)).eval()
+    images = torch.randn(2, 3, 32, 32)
+    plain = model(images)
+    calls = 0
+    kernel = F.scaled_dot_product_attention
+
+    def fused(*qkv):
+        nonlocal calls
+        calls += 1
+        return kernel(*qkv)
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", fused)
+    monkeypatch.setattr(vit.model, "is_fused", lambda x: not is_recording())
+    torch.testing.assert_close(model(images), plain, atol=1e-5, rtol=0)
+    assert calls == 2
+    with record() as trace:
+        torch.testing.assert_close(model(images), plain, atol=1e-5, rtol=0)
+    assert calls == 2
+    torch.testing.assert_close(trace["blocks.1.attn.pattern"].sum(-1), torch.ones(2, 4, 65))
 
 
 def test_flatten_and_linear_is_the_convolution():

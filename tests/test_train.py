@@ -15,8 +15,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from vit import VisionTransformer, ViTConfig, load_run, runs, train
+from vit.calibration import unscaled
 from vit.data import load_split, validation_split
-from vit.evaluate import evaluate, predict_probabilities
+from vit.evaluate import evaluate, predict_logits, predict_probabilities
 from vit.recipes import RECIPES, Recipe, debug, digits, system_a_cosine, system_a_flat
 from vit.runs import RunError
 
@@ -100,11 +101,61 @@ def test_metrics_predictions_and_evaluation_agree(finished, data):
     chosen = predictions["probabilities"].argmax(1)
     kept = rows[load_run(finished).epoch - 1]
     assert kept["test_accuracy"] == pytest.approx((chosen == test.labels).mean())
-    right = predictions["probabilities"][np.arange(len(chosen)), test.labels]
+    trained = unscaled(predictions["probabilities"], load_run(finished).temperature)
+    right = trained[np.arange(len(chosen)), test.labels]
     assert kept["test_loss"] == pytest.approx(-np.log(right).mean(), rel=1e-4)
     report = evaluate(finished, data, torch.device("cpu"))
     assert report["accuracy"] == kept["test_accuracy"]
     assert np.sum(report["confusion"]) == len(test.labels)
+
+
+def test_the_temperature_is_fitted_on_the_validation_pictures(finished, data):
+    run = load_run(finished)
+    training = load_split("digits", "train", data)
+    _, held_out = validation_split(len(training.labels), TINY.validation, training.labels)
+    labels = torch.from_numpy(np.array(training.labels[held_out]))
+    images = torch.from_numpy(np.array(training.images[held_out]))
+    assert run.calibrated_on == len(labels) and run.temperature != 1
+    logits = predict_logits(run.model, images, run.mean, run.std)
+    losses = [torch.nn.functional.cross_entropy(logits / t, labels) for t in (0.97, 1, 1.03)]
+    assert losses[1] < min(losses[0], losses[2])
+    (row,) = [row for row in runs.read_metrics(finished) if row["epoch"] == run.epoch]
+    trained = torch.nn.functional.cross_entropy(logits * run.temperature, labels)
+    assert row["val_loss"] == pytest.approx(trained.item(), rel=1e-5)
+
+
+def test_ending_twice_changes_nothing(finished, data, tmp_path):
+    copy = shutil.copytree(finished, tmp_path / "copy")
+    train.train(TINY, copy, seed=3, data_dir=data, resume=True)
+    for name in ("model.safetensors", "metrics.jsonl"):
+        assert (copy / name).read_bytes() == (finished / name).read_bytes()
+
+
+def test_a_recipe_may_keep_its_last_weights(data, tmp_path):
+    recipe = replace(TINY, epochs=3, keep="last", optimizer="adamw", learning_rate=0.0)
+    train.train(recipe, tmp_path / "run", seed=3, data_dir=data)
+    assert load_run(tmp_path / "run").epoch == 3  # all are alike, so "best" would keep the first
+
+
+def test_bfloat16_learns_the_same_where_there_are_units_for_it(data, tmp_path, monkeypatch):
+    """The units are not needed to be right, so this runs on any CPU, slowly or not."""
+    monkeypatch.setattr(train, "has_bfloat16_units", lambda device: True)
+    rows = []
+    for low in (False, True):
+        out = tmp_path / str(low)
+        train.train(replace(TINY, epochs=2, bfloat16=low), out, seed=3, data_dir=data)
+        says = json.loads((out / "config.json").read_text())["matrix_products"]
+        assert says == ("bfloat16" if low else "float32")
+        rows.append(runs.read_metrics(out)[-1])
+    assert rows[0]["train_loss"] != rows[1]["train_loss"]
+    assert rows[0]["train_loss"] == pytest.approx(rows[1]["train_loss"], rel=0.02)
+
+
+def test_bfloat16_is_used_only_where_the_processor_says_it_has_units(monkeypatch):
+    for able, expected in (({"avx2": True}, False), ({"avx512_bf16": True}, True)):
+        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda able=able: able)
+        assert train.has_bfloat16_units(torch.device("cpu")) is expected
+    assert train.has_bfloat16_units(torch.device("cuda"))
 
 
 def test_the_run_directory_says_how_to_build_the_model_again(finished):

@@ -86,7 +86,8 @@ def normalize(images: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -
     return images * scale[:, None, None] + shift[:, None, None]
 
 
-def keep_patches(count: int, num_patches: int, kept: int, generator: torch.Generator) -> Tensor:
-    """(count, kept) indices of the patches that each picture keeps, drawn without repeats
-    (patch dropping: Liu et al., arXiv 2208.07220)."""
+def keep_patches(count: int, num_patches: int, share: float, generator: torch.Generator) -> Tensor:
+    """(count, kept) indices of the patches that each picture keeps, ``share`` of all and at least
+    one, drawn without repeats (patch dropping: Liu et al., arXiv 2208.07220)."""
+    kept = max(1, round(share * num_patches))
     return torch.rand(count, num_patches, generator=generator).argsort(dim=1)[:, :kept]

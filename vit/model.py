@@ -61,6 +61,12 @@ def cut_patches(images: Tensor, patch_size: int) -> Tensor:
     return squares.permute(0, 2, 3, 1, 4, 5).flatten(1, 2)
 
 
+def is_fused(x: Tensor) -> bool:
+    """Whether attention may skip writing its weights down: on a GPU, where one kernel does it all
+    faster, and only while nobody records. On a CPU it would be slower for so few tokens."""
+    return x.is_cuda and not is_recording()
+
+
 class Attention(nn.Module):
     """Multi-head self-attention without a mask (eq. 5–8 of the paper's appendix A).
 
@@ -103,9 +109,12 @@ class Attention(nn.Module):
             k, v = F.linear(x, to_kv, bias_kv).split(width, dim=-1)
         q, k, v = (self.split_heads(part) for part in (q, k, v))  # each B H N d
         q, k, v = self.q(q), self.k(k), self.v(v)
-        scores = self.attn_scores(q * self.scale @ k.mT)  # B H N N
-        pattern = self.pattern(scores.softmax(dim=-1))  # rows: queries, columns: keys
-        z = self.z(pattern @ v)  # B H N d
+        if is_fused(x):
+            z = F.scaled_dot_product_attention(q, k, v)  # the three lines below in one kernel
+        else:
+            scores = self.attn_scores(q * self.scale @ k.mT)  # B H N N
+            pattern = self.pattern(scores.softmax(dim=-1))  # rows: queries, columns: keys
+            z = self.z(pattern @ v)  # B H N d
         return self.proj(self.merge_heads(z))  # B N D
 
     def split_heads(self, x: Tensor) -> Tensor:

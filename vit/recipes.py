@@ -17,7 +17,8 @@ class Recipe:
 
     Lengths are in epochs over the training part (the training split less ``validation``
     pictures). With ``optimizer="muon"`` the matrices inside the blocks take Muon steps of
-    ``muon_learning_rate`` and everything else AdamW steps of ``learning_rate``.
+    ``muon_learning_rate`` and everything else AdamW steps of ``learning_rate``. With
+    ``bfloat16`` the matrix products run in bfloat16 where the hardware has units for it.
     """
 
     name: str
@@ -28,7 +29,8 @@ class Recipe:
     batch_size: int = 128
     optimizer: Literal["adamw", "muon"] = "adamw"
     learning_rate: float = 3e-4
-    muon_learning_rate: float = 0.01
+    muon_learning_rate: float = 0.02
+    muon_weight_decay: float = 0.2
     betas: tuple[float, float] = (0.9, 0.999)
     weight_decay: float = 0.05
     schedule: Literal["flat", "cosine"] = "cosine"
@@ -41,7 +43,9 @@ class Recipe:
     flip: Literal["none", "random", "alternating"] = "random"
     kept_patches: float = 1.0  # share of the patches that early training goes on with …
     kept_patches_until: float = 0.0  # … up to this share of all steps
+    bfloat16: bool = False
     validation: int = 5_000
+    keep: Literal["best", "last"] = "best"  # the weights of the best validation epoch, or the last
     test_every_epoch: bool = True  # else the test split is read once, at the end
 
     def to_dict(self) -> dict[str, Any]:
@@ -132,6 +136,8 @@ def digits() -> Recipe:
         batch_size=64,
         optimizer="muon",
         learning_rate=1e-3,
+        muon_learning_rate=0.01,
+        muon_weight_decay=0.0,
         betas=(0.9, 0.95),
         warmup_epochs=1,
         label_smoothing=0.1,

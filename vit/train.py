@@ -14,9 +14,9 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import psutil
@@ -27,7 +27,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from vit import augment, runs
+from vit import augment, calibration, runs
 from vit.data import DataError, Split, channel_stats, load_split, validation_split
 from vit.evaluate import choose_device, measure, predict_logits, score
 from vit.init import mimetic_
@@ -61,53 +61,26 @@ def train(
     """
     device = device or choose_device("auto")
     rank, workers = join_workers(device)
-    training, test = (load_split(recipe.dataset, part, data_dir) for part in ("train", "test"))
-    mean, std = channel_stats(training.images)
-    train_indices, val_indices = validation_split(
-        len(training.labels), recipe.validation, training.labels
-    )
-    images, labels = on_device(training, train_indices, device)
-    val_images, val_labels = on_device(training, val_indices, device)
-    test_images, test_labels = on_device(test, None, device)
+    data = load_parts(recipe, data_dir, device)
+    model, optimizers = build(recipe, seed, device)
+    forward = torch.compile(model) if device.type == "cuda" else model
+    low_precision = recipe.bfloat16 and has_bfloat16_units(device)
 
-    torch.manual_seed(seed)
-    model = VisionTransformer(recipe.model)
-    if recipe.init == "mimetic":
-        mimetic_(model, torch.Generator().manual_seed(seed))
-    model.to(device)
-    optimizers = make_optimizers(model, recipe)
-
-    steps_per_epoch = len(images) // recipe.batch_size
-    if not steps_per_epoch or recipe.batch_size % workers:
+    size = recipe.batch_size
+    steps_per_epoch = len(data.train.labels) // size
+    if not steps_per_epoch or size % workers:
         raise RunError(
-            f"A batch of {recipe.batch_size} cannot be cut from {len(images)} training pictures "
-            f"for {workers} process(es). Choose a smaller batch that their number divides."
+            f"A batch of {size} cannot be cut from {len(data.train.labels)} training pictures for "
+            f"{workers} process(es). Choose a smaller batch that their number divides."
         )
     total_steps = recipe.epochs * steps_per_epoch
-    mine = slice(rank * recipe.batch_size // workers, (rank + 1) * recipe.batch_size // workers)
-    kept_patches = max(1, round(recipe.kept_patches * recipe.model.num_patches))
-    config = {
-        "format": 1,
-        "recipe": recipe.to_dict(),
-        "model": recipe.model.to_dict(),
-        "class_names": list(training.class_names),
-        "mean": mean,
-        "std": std,
-        "seed": seed,
-        "parameters": count_parameters(model),
-        "fingerprints": {"train": training.fingerprint, "test": test.fingerprint},
-        "versions": {
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "numpy": np.__version__,
-        },
-    }
+    mine = slice(rank * size // workers, (rank + 1) * size // workers)
     exists = (out / runs.CONFIG).exists()
     if workers > 1:
         dist.barrier()  # every process has looked before the first one writes
+    config = describe(recipe, seed, data, model, low_precision)
     first_epoch, rows = open_run(out, config, exists, resume, model, optimizers, rank == 0)
     report = StatusReport(out, total_steps, enabled=rank == 0)
-    best = max(rows, key=_merit, default=None)
     done = (first_epoch - 1) * steps_per_epoch
     bar = tqdm(
         total=total_steps,
@@ -122,30 +95,30 @@ def train(
             model.train()
             totals = torch.zeros(3, dtype=torch.float64, device=device)  # loss, right, gradient
             generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
-            order = torch.randperm(len(images), generator=generator)
+            order = torch.randperm(len(data.train.labels), generator=generator)
             for index in range(steps_per_epoch):
                 step = (epoch - 1) * steps_per_epoch + index
-                batch = order[index * recipe.batch_size :][: recipe.batch_size]
+                batch = order[index * size :][:size]
                 drawn = augment.draw(
                     batch, epoch, recipe.crop_padding, recipe.flip, generator, seed
                 )
                 kept = None
                 if step < recipe.kept_patches_until * total_steps:
                     kept = augment.keep_patches(
-                        len(batch), recipe.model.num_patches, kept_patches, generator
+                        size, recipe.model.num_patches, recipe.kept_patches, generator
                     )[mine].to(device)
                 batch = batch[mine].to(device)
+                images, labels = data.train.images[batch], data.train.labels[batch]
                 x = augment.crop_and_flip(
-                    images[batch], drawn[mine].to(device), recipe.crop_padding, recipe.padding_mode
+                    images, drawn[mine].to(device), recipe.crop_padding, recipe.padding_mode
                 )
-                x = augment.normalize(x, mean, std)
+                x = augment.normalize(x, data.mean, data.std)
                 set_learning_rates(optimizers, learning_rate_factor(recipe, step, steps_per_epoch))
 
-                with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-                    logits = model(x, kept)
-                loss = F.cross_entropy(
-                    logits.float(), labels[batch], label_smoothing=recipe.label_smoothing
-                )
+                with torch.autocast(device.type, torch.bfloat16, enabled=low_precision):
+                    logits = forward(x, kept)
+                logits = logits.float()
+                loss = F.cross_entropy(logits, labels, label_smoothing=recipe.label_smoothing)
                 loss.backward()
                 if workers > 1:
                     average_gradients(model, workers)
@@ -155,9 +128,9 @@ def train(
                     optimizer.zero_grad(set_to_none=True)
 
                 with torch.no_grad():
-                    plain = F.cross_entropy(logits.float(), labels[batch], reduction="sum")
-                    right = (logits.argmax(1) == labels[batch]).sum()
-                    totals += torch.stack([plain, right, norm * len(batch)])
+                    plain = F.cross_entropy(logits, labels, reduction="sum")
+                    right = (logits.argmax(1) == labels).sum()
+                    totals += torch.stack([plain, right, norm * len(labels)])
                 done = step + 1
                 bar.update()
                 if index % CHECK_EVERY == 0 or index == steps_per_epoch - 1:
@@ -173,7 +146,7 @@ def train(
                 dist.all_reduce(totals)
             if rank:
                 continue
-            seen = steps_per_epoch * recipe.batch_size
+            seen = steps_per_epoch * size
             train_loss, train_accuracy, grad_norm = (totals / seen).tolist()
             seconds = time.perf_counter() - started
             row: dict[str, Any] = {
@@ -181,7 +154,7 @@ def train(
                 "step": epoch * steps_per_epoch,
                 "train_loss": train_loss,
                 "train_accuracy": train_accuracy,
-                **_named("val", measure(model, val_images, val_labels, mean, std)),
+                **_named("val", measure(model, *data.val, data.mean, data.std)),
                 "test_loss": None,
                 "test_accuracy": None,
                 "learning_rate": optimizers[-1].param_groups[0]["lr"],
@@ -190,20 +163,19 @@ def train(
                 "seconds": seconds,
             }
             if recipe.test_every_epoch:
-                row |= _named("test", measure(model, test_images, test_labels, mean, std))
-            rows.append(row)
+                row |= _named("test", measure(model, *data.test, data.mean, data.std))
             weights = model.state_dict()
-            if best is None or _merit(row) > _merit(best):
-                best = row
+            if recipe.keep == "last" or _merit(row) > max(map(_merit, rows), default=(-1.0, 0.0)):
                 runs.write_weights(out / runs.MODEL, weights, {"epoch": str(epoch)})
             if epoch in snapshot_epochs(recipe.epochs):
                 runs.write_snapshot(out, epoch, weights)
+            rows.append(row)
             runs.write_metrics(out, rows)
             save_state(out, epoch, model, optimizers)
             bar.write(_line(row, recipe.epochs), file=sys.stderr)
 
         if rank == 0:
-            finish(out, rows, test_images, test_labels, test.fingerprint)
+            finish(out, rows, data)
             report("finished", total_steps)
     except BaseException as error:
         state = "failed" if isinstance(error, Exception) else "interrupted"
@@ -215,14 +187,100 @@ def train(
             dist.destroy_process_group()
 
 
-def on_device(
-    split: Split, indices: np.ndarray | None, device: torch.device
-) -> tuple[Tensor, Tensor]:
-    """Pictures (n, C, S, S) uint8 and labels (n,) int64 of a part of a split, all of it at once:
+class Part(NamedTuple):
+    """Pictures (n, C, S, S) uint8 and labels (n,) int64, all of them on the training device:
     CIFAR-10 takes 150 MB."""
-    part = slice(None) if indices is None else indices
-    images = torch.from_numpy(np.array(split.images[part]))
-    return images.to(device), torch.from_numpy(np.array(split.labels[part])).to(device)
+
+    images: Tensor
+    labels: Tensor
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The data set as training needs it. Only ``train`` is learned from; ``val`` may choose an
+    epoch and fits the temperature; ``test`` only reports."""
+
+    train: Part
+    val: Part
+    test: Part
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    class_names: tuple[str, ...]
+    fingerprints: dict[str, str]
+
+
+def load_parts(recipe: Recipe, data_dir: Path | None, device: torch.device) -> Parts:
+    """A recipe's data set on a device, with its validation part cut from the training split.
+
+    Raises:
+        DataError: if it cannot be had.
+    """
+    size = recipe.model.image_size
+    training, test = (
+        load_split(recipe.dataset, part, data_dir, image_size=size) for part in ("train", "test")
+    )
+    chosen, held_out = validation_split(len(training.labels), recipe.validation, training.labels)
+
+    def part(split: Split, indices: np.ndarray | slice) -> Part:
+        return Part(
+            torch.from_numpy(np.array(split.images[indices])).to(device),
+            torch.from_numpy(np.array(split.labels[indices])).to(device),
+        )
+
+    mean, std = channel_stats(training.images)
+    return Parts(
+        train=part(training, chosen),
+        val=part(training, held_out),
+        test=part(test, slice(None)),
+        mean=mean,
+        std=std,
+        class_names=training.class_names,
+        fingerprints={"train": training.fingerprint, "test": test.fingerprint},
+    )
+
+
+def build(
+    recipe: Recipe, seed: int, device: torch.device
+) -> tuple[VisionTransformer, list[torch.optim.Optimizer]]:
+    """A recipe's model before its first step, and its optimizers."""
+    torch.manual_seed(seed)
+    model = VisionTransformer(recipe.model)
+    if recipe.init == "mimetic":
+        mimetic_(model, torch.Generator().manual_seed(seed))
+    model.to(device)
+    return model, make_optimizers(model, recipe)
+
+
+def describe(
+    recipe: Recipe, seed: int, data: Parts, model: nn.Module, low_precision: bool
+) -> dict[str, Any]:
+    """What ``config.json`` says: enough to build the model again, and to train it again."""
+    return {
+        "format": 1,
+        "recipe": recipe.to_dict(),
+        "model": recipe.model.to_dict(),
+        "class_names": list(data.class_names),
+        "mean": data.mean,
+        "std": data.std,
+        "seed": seed,
+        "parameters": count_parameters(model),
+        "matrix_products": "bfloat16" if low_precision else "float32",
+        "fingerprints": data.fingerprints,
+        "versions": {
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "numpy": np.__version__,
+        },
+    }
+
+
+def has_bfloat16_units(device: torch.device) -> bool:
+    """Whether a device multiplies matrices in bfloat16 faster than in float32. A CPU without
+    units for it is many times slower."""
+    if device.type != "cpu":
+        return device.type == "cuda"
+    able = torch.cpu.get_capabilities()
+    return any(able.get(name) for name in ("avx512_bf16", "amx_bf16", "bf16"))
 
 
 def make_optimizers(model: VisionTransformer, recipe: Recipe) -> list[torch.optim.Optimizer]:
@@ -250,7 +308,9 @@ def make_optimizers(model: VisionTransformer, recipe: Recipe) -> list[torch.opti
     optimizers: list[torch.optim.Optimizer] = [adamw]
     if recipe.optimizer == "muon":
         groups: list[dict[str, Any]] = [{"params": hidden}, {"params": stacked, "stacked": 3}]
-        optimizers.insert(0, Muon(groups, lr=recipe.muon_learning_rate))
+        optimizers.insert(
+            0, Muon(groups, lr=recipe.muon_learning_rate, weight_decay=recipe.muon_weight_decay)
+        )
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             group["peak_lr"] = group["lr"]
@@ -393,16 +453,32 @@ def _optimizer_tensors(
                 yield f"optimizer/{number}/{index}/{key}", tensor
 
 
-def finish(
-    out: Path, rows: list[dict[str, Any]], images: Tensor, labels: Tensor, fingerprint: str
-) -> None:
-    """Read the test split once with the kept weights, and note what came of it."""
+def finish(out: Path, rows: list[dict[str, Any]], data: Parts) -> None:
+    """Make the kept weights' probabilities honest with the validation pictures, then read the
+    test split once with them and note what came of it.
+
+    A temperature (Guo et al., arXiv 1706.04599) changes no answer. It goes into the head's
+    weights, so that whoever opens the model has it; the curves stay those of the trained weights.
+    """
     run = runs.load_run(out)
-    logits = predict_logits(run.model.to(images.device), images, run.mean, run.std)
+    model = run.model.to(data.test.images.device)
+    temperature = run.temperature
+    if not run.calibrated_on:
+        logits = predict_logits(model, data.val.images, data.mean, data.std)
+        temperature = calibration.fit_temperature(logits, data.val.labels)
+        model.load_state_dict(calibration.fold(model.state_dict(), temperature))
+        metadata = {
+            "epoch": str(run.epoch),
+            "temperature": repr(temperature),
+            "calibrated_on": str(len(data.val.labels)),
+        }
+        runs.write_weights(out / runs.MODEL, model.state_dict(), metadata)
+    logits = predict_logits(model, data.test.images, data.mean, data.std)
+    labels = data.test.labels
     probabilities = logits.softmax(1).cpu().numpy()
-    runs.write_predictions(out, labels.cpu().numpy(), probabilities, fingerprint)
+    runs.write_predictions(out, labels.cpu().numpy(), probabilities, data.fingerprints["test"])
     kept = next(row for row in rows if row["epoch"] == run.epoch)
-    kept |= _named("test", score(logits, labels))
+    kept |= _named("test", score(logits * temperature, labels))
     runs.write_metrics(out, rows)
 
 
