@@ -8,7 +8,7 @@ from ui import errors, frame, heldout, matrix
 from ui.frame import Visit
 from ui.heldout import Outcome
 from ui.opened import QUIET
-from vit import mistakes
+from vit import calibration, mistakes
 
 
 def show(visit: Visit, found: Outcome) -> None:
@@ -18,10 +18,12 @@ def show(visit: Visit, found: Outcome) -> None:
     accuracy = mistakes.row_shares(counts).diagonal()
     cell = errors.chosen_cell(counts)
     theirs = errors.comparable(names, counts)
+    low, high = mistakes.wilson_interval(int(found.right.sum()), len(found.right))
     st.markdown(
         f"Here are {len(found.labels):,} pictures that it never saw in training. It names "
-        f"**{100 * found.right.mean():.2f} %** of them rightly. A row is what a picture shows, a "
-        f"column what the model said, so every count off the diagonal is a mistake. Choose one."
+        f"**{100 * found.right.mean():.2f} %** of them rightly (95 % interval "
+        f"{100 * low:.1f}–{100 * high:.1f} %). A row is what a picture shows, a column what the "
+        f"model said, so every count off the diagonal is a mistake. Choose one."
     )
     matrix.matrix(
         counts,
@@ -61,12 +63,15 @@ def show(visit: Visit, found: Outcome) -> None:
         st.plotly_chart(figure, key="per-class", config=QUIET)
         if beside:
             st.caption(f"The upright stroke is {beside[0]}.")
+    errors.show_scores(names, found)
 
     st.subheader("Is it as sure as it is right?")
     measured = mistakes.reliability(found.labels, found.probabilities)
+    tested = errors.tested_run(visit, found)
     words, diagram = st.columns(2, gap="large")
     with words:
         st.markdown(errors.calibration_words(measured))
+        st.markdown(errors.temperature_words(measured, found, tested))
         st.markdown(
             "Each bar gathers the pictures on which the model was about equally sure. If 80 % sure "
             "meant right in 80 % of the cases, every bar would end on the dotted line."
@@ -78,6 +83,7 @@ def show(visit: Visit, found: Outcome) -> None:
         )
         st.plotly_chart(figure, key="reliability", config=QUIET)
 
+    errors.show_changes(found, tested)
     if fits:
         errors.show_sixteen(visit, found, split)
 
@@ -94,5 +100,8 @@ with frame.page("Confusion matrix", "Where does it go wrong?") as visit:
         "Nobody prints that table; perplexity sums it up. With ten classes you can read every "
         "entry. The softmax, and whether its probabilities can be trusted, are the same."
     )
-    frame.the_code(mistakes.confusion_matrix, mistakes.top_confusions, mistakes.reliability)
+    frame.the_code(
+        *(mistakes.confusion_matrix, mistakes.top_confusions, mistakes.reliability),
+        calibration.fit_temperature,
+    )
     frame.next_step("Training", "How did it get here? See it learn, epoch by epoch.")

@@ -1,18 +1,37 @@
 """The parts of the Confusion matrix page: which cell, which model's test, and what is said."""
 
+import logging
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import streamlit as st
 
-from ui import heldout, resources
+from figures.robustness import after_changes
+from ui import frame, heldout, resources
 from ui.frame import Visit
 from ui.heldout import Outcome
 from ui.matrix import Cell
+from ui.opened import QUIET
 from ui.words import to_the_letter
-from vit import mistakes, published
+from vit import calibration, mistakes, published, runs
 from vit.data import Split
 from vit.mistakes import Reliability
+from vit.runs import Run, RunError
 
 PER_PAGE = 16  # pictures of a cell shown at once
+Changes = dict[str, dict[str, float]]
+# What is done to the test pictures, by its name in vit/robustness.py: in the chart, in a sentence.
+CHANGES = {
+    "none": ("as they are", "as they are"),
+    "grey": ("in grey", "in grey"),
+    "blur": ("blurred, σ = 1 pixel", "blurred (a Gaussian, σ = 1 pixel)"),
+    "jpeg": ("JPEG, quality 50", "saved as JPEG of quality 50"),
+    "rotation": ("turned by 90°", "turned by 90°"),
+    "shuffled_patches": ("patches shuffled", "with their patches shuffled"),
+}
+
+_log = logging.getLogger(__name__)
 
 
 def parse_cell(text: str, classes: int) -> Cell | None:
@@ -129,6 +148,136 @@ def calibration_words(measured: Reliability) -> str:
         f"From bin to bin, how sure it is and how often it is right lie "
         f"**{100 * error:.1f} percentage points** apart (expected calibration error {error:.3f}). "
         f"On the whole it is {lean}: {confidence:.1f} % sure, {accuracy:.1f} % right."
+    )
+
+
+def tested_run(visit: Visit, found: Outcome) -> Run:
+    """The weights that the test is of: the kept ones, or those of the chosen epoch."""
+    kept = resources.open_run(visit.walk.run.path)
+    return kept if found.epoch == kept.epoch else visit.walk.run
+
+
+def temperature_words(measured: Reliability, found: Outcome, run: Run) -> str:
+    """Whether a temperature made the run's probabilities honest, and what it did here."""
+    if not run.calibrated_on:
+        return (
+            "These are the probabilities as training left them: no temperature was fitted to "
+            "these weights."
+        )
+    plain = calibration.unscaled(found.probabilities, run.temperature)
+    now, without = (
+        f"{reliability.expected_error:.3f}"
+        for reliability in (measured, mistakes.reliability(found.labels, plain))
+    )
+    if without > now:
+        effect = f"Without it, the expected calibration error would be {without} instead of {now}."
+    elif without < now:
+        effect = f"On these pictures that did not help: without it, the error would be {without}."
+    else:
+        effect = "Here it makes no difference: without it, the error would be the same."
+    return (
+        f"After training, all scores were divided by one number, the temperature "
+        f"**{run.temperature:.3f}**, fitted on {run.calibrated_on:,} other pictures kept out of "
+        f"training. {effect} Dividing keeps the order of the scores, so it changes no answer."
+    )
+
+
+def show_scores(names: tuple[str, ...], found: Outcome) -> None:
+    """Precision, recall and F1 of each class, folded away."""
+    scores = mistakes.class_scores(found.labels, found.probabilities)
+    rows = [
+        f"| {to_the_letter(name)} | {count:,} | {_percent(precision)} | {_percent(recall)} | "
+        f"{'–' if np.isnan(f1) else f'{f1:.3f}'} |"
+        for name, count, precision, recall, f1 in zip(
+            names, scores.count, scores.precision, scores.recall, scores.f1, strict=True
+        )
+    ]
+    with st.expander("Precision, recall and F1 of each class"):
+        st.markdown(
+            f"Precision reads down a column of the matrix: of what it called so, how much is. "
+            f"Recall reads along a row: of what is, how much it called so. F1 is their harmonic "
+            f"mean, {scores.macro_f1:.3f} on average over the classes."
+        )
+        head = "| class | pictures | precision | recall | F1 |\n|:--|--:|--:|--:|--:|"
+        st.markdown("\n".join([head, *rows]))
+        st.caption(
+            "The 95 % interval beside the accuracy is Wilson's: with so many pictures, chance "
+            "alone would move the accuracy that far on others of the same kind."
+        )
+
+
+def _percent(share: float) -> str:
+    return "–" if np.isnan(share) else f"{100 * share:.1f} %"
+
+
+def show_changes(found: Outcome, run: Run) -> None:
+    """How the same test did on changed pictures; nothing where that was not measured."""
+    changes = _find_changes(found, run)
+    if not changes:
+        return
+    st.subheader("How far to trust an unusual picture")
+    words, chart = st.columns(2, gap="large")
+    with words:
+        st.markdown(
+            f"All of the above holds for pictures like these. Here are the same "
+            f"{len(found.labels):,}, changed, and tested again."
+        )
+        st.markdown(change_words(changes))
+    with chart:
+        labels = [CHANGES.get(name, (name,))[0] for name in changes]
+        shares = [
+            np.array([row[key] for row in changes.values()]) for key in ("accuracy", "confidence")
+        ]
+        figure = after_changes(labels, *shares, frame.palette())
+        st.plotly_chart(figure, key="changes", config=QUIET)
+        st.caption("The upright stroke is how sure it was on average.")
+
+
+def _find_changes(found: Outcome, run: Run) -> Changes | None:
+    stamps = [_stamp(run.path / name) for name in (runs.ROBUSTNESS, runs.MODEL)]
+    stored = _read_changes(str(run.path), *stamps)
+    fits = stored and (stored["epoch"], stored["fingerprint"]) == (found.epoch, found.fingerprint)
+    return stored["changes"] if fits else None
+
+
+def _stamp(file: Path) -> int:
+    return file.stat().st_mtime_ns if file.exists() else 0
+
+
+@st.cache_data(max_entries=32, show_spinner=False)
+def _read_changes(path: str, *stamps: int) -> dict[str, Any] | None:
+    try:
+        return runs.read_robustness(path)
+    except RunError as error:
+        _log.warning("%s", error)
+        return None
+
+
+def change_words(changes: Changes) -> str:
+    """What the worst change does, in a sentence."""
+    plain = changes["none"]
+    name, worst = min(
+        ((name, row) for name, row in changes.items() if name != "none"),
+        key=lambda pair: pair[1]["accuracy"],
+    )
+    how = CHANGES.get(name, (name, name))[1]
+    before, after, sure = (
+        100 * share for share in (plain["accuracy"], worst["accuracy"], worst["confidence"])
+    )
+    if before - after < 1:
+        return (
+            f"None of the changes costs it a point: even {how}, it names {after:.1f} % of them "
+            f"rightly, where it was {before:.1f} %."
+        )
+    doubts = (
+        f"and is still {sure:.1f} % sure on average: that it is sure says little about a picture "
+        f"unlike those that it learned from."
+        if sure - after > 10
+        else f"and is {sure:.1f} % sure on average: it notices that it knows less."
+    )
+    return (
+        f"Worst is to see them {how}: it names **{after:.1f} %** of them rightly instead of "
+        f"{before:.1f} %, {doubts}"
     )
 
 

@@ -326,7 +326,7 @@ def doubt(top: float, classes: int, record: Record | None) -> str:
     """What the highest probability says about "none of these"; Markdown."""
     always = (
         f"The {classes} probabilities add up to 1 whatever the picture shows, so a high one proves "
-        "nothing."
+        "nothing, least of all on an unusual picture."
     )
     if record is None:
         return f"How sure that is cannot be told: these weights have no test record. {always}"

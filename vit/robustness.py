@@ -1,9 +1,9 @@
-"""What becomes of the answers when the pictures are changed in ways that training never showed.
+"""Pictures changed, to see what becomes of the answers.
 
 Each change takes pictures (n, C, S, S) uint8 and gives as many of the same size, the same ones
-every time. None of them hides what a picture shows from a person, but for the last: shuffled
-patches keep each patch and lose where it was. They are a few of the many in the benchmark of
-Hendrycks & Dietterich (arXiv 1903.12261); shuffling is that of Naseer et al. (arXiv 2105.10497).
+every time. On a photograph none but the last hides from a person what is shown: shuffled patches
+keep each patch and lose where it was. Blur and JPEG are of the kinds in the benchmark of Hendrycks
+& Dietterich (arXiv 1903.12261), shuffling is that of Naseer et al. (arXiv 2105.10497).
 """
 
 import io

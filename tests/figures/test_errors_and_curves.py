@@ -6,6 +6,7 @@ import pytest
 from figures.confusion import per_class
 from figures.curves import Line, curves
 from figures.reliability import reliability
+from figures.robustness import after_changes
 from figures.theme import DARK, LIGHT
 
 
@@ -41,6 +42,21 @@ def test_reliability_leaves_empty_bins_out() -> None:
     assert (list(line.x), list(line.y)) == ([0, 100], [0, 100])
     assert right.customdata[0][0] == "25–50 %"
     assert list(right.customdata[1][1:]) == pytest.approx([6, 90, 100])
+
+
+def test_changes_keep_their_order_from_the_top_down() -> None:
+    accuracy, confidence = np.array([0.9, 0.1, 0.5]), np.array([0.8, 0.7, 0.6])
+    figure = after_changes(["as it is", "a<b", "c"], accuracy, confidence, LIGHT)
+    bars, strokes = figure.data
+    assert list(bars.x) == pytest.approx([90, 10, 50])
+    assert list(strokes.x) == pytest.approx([80, 70, 60])
+    assert list(bars.y) == list(strokes.y) == [0, 1, 2]
+    assert figure.layout.yaxis.autorange == "reversed"
+    assert list(figure.layout.yaxis.ticktext) == ["as it is", "a&lt;b", "c"]
+    assert bars.customdata[1] == ["a&lt;b", pytest.approx(10), pytest.approx(70)]
+    assert list(bars.text) == ["90.0 %", "10.0 %", "50.0 %"]
+    assert list(bars.textposition) == ["inside", "outside", "inside"]
+    assert bars.marker.color[0] != bars.marker.color[1] == bars.marker.color[2]
 
 
 def test_a_value_that_was_not_measured_is_not_drawn() -> None:

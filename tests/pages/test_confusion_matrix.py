@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,9 @@ from tests.loopback_hub import LoopbackHub, loopback_hub
 from tests.pages.made import ROOT, array, figures, open_page, words
 from tests.small_data import NAMES, noise, parquet_bytes, write_parquet
 from tests.small_runs import predictions_of, probabilities_of, write_run
-from ui.errors import parse_cell
+from ui.errors import change_words, parse_cell
 from ui.heldout import Outcome, sixteen
-from vit import download
+from vit import download, runs
 from vit.data import DataError, load_split
 from vit.evaluate import load_test_split
 from vit.published import C_CONFUSION
@@ -40,6 +41,24 @@ def component(app: AppTest, key: str) -> dict[str, Any]:
         if element.proto.id.endswith(f"-{key}"):
             return json.loads(element.proto.json)
     raise AssertionError(f"there is no component {key}")
+
+
+def digits_with(folder: Path, **metadata: str) -> Path:
+    """A copy of the shipped digits among the visitor's own, its weights with other metadata."""
+    run = Path(shutil.copytree(DIGITS, folder / "runs" / "own"))
+    weights, kept = runs.load_weights(run / runs.MODEL)
+    runs.write_weights(run / runs.MODEL, weights, {"epoch": kept["epoch"], **metadata})
+    return run
+
+
+def expected_error(probabilities: np.ndarray, labels: np.ndarray) -> float:
+    """The expected calibration error over ten bins, written out."""
+    sure, right = probabilities.max(1), probabilities.argmax(1) == labels
+    bins = np.minimum((sure * 10).astype(int), 9)
+    return sum(
+        (bins == b).mean() * abs(sure[bins == b].mean() - right[bins == b].mean())
+        for b in np.unique(bins)
+    )
 
 
 def test_digits_as_scikit_learn_counts_them() -> None:
@@ -103,18 +122,117 @@ def test_a_cell_on_the_diagonal_shows_what_is_right() -> None:
 def test_calibration_is_said_in_words() -> None:
     text = words(open_page(FILE, run="digits"))
     stored = read_predictions(DIGITS)
-    sure, right = (
-        stored["probabilities"].max(1),
-        stored["probabilities"].argmax(1) == stored["labels"],
-    )
-    bins = np.minimum((sure * 10).astype(int), 9)
-    error = sum(
-        (bins == b).mean() * abs(sure[bins == b].mean() - right[bins == b].mean())
-        for b in np.unique(bins)
-    )
+    sure, labels = stored["probabilities"].max(1), stored["labels"]
+    right = stored["probabilities"].argmax(1) == labels
+    error = expected_error(stored["probabilities"], labels)
     assert f"**{100 * error:.1f} percentage points** apart" in text
     assert f"(expected calibration error {error:.3f})" in text
     assert f"{100 * sure.mean():.1f} % sure, {100 * right.mean():.1f} % right" in text
+
+
+@pytest.mark.parametrize(("temperature", "helped"), [(1.6, False), (0.6, True)])
+def test_a_temperature_is_named_with_what_it_did(
+    folders: Path, temperature: float, helped: bool
+) -> None:
+    """The digits' probabilities are too modest, so a temperature below 1 helps them."""
+    run = digits_with(folders, temperature=str(temperature), calibrated_on="1234")
+    before = read_predictions(DIGITS)
+    logits = np.log(before["probabilities"].astype(np.float64))
+    tempered = np.exp(logits / temperature)
+    tempered /= tempered.sum(1, keepdims=True)
+    write_predictions(run, before["labels"], tempered, before["fingerprint"])
+    text = words(open_page(FILE, run="runs/own"))
+    without = expected_error(before["probabilities"], before["labels"])
+    now = expected_error(tempered, before["labels"])
+    assert (now < without) == helped
+    assert f"temperature **{temperature:.3f}**, fitted on 1,234 other pictures" in text
+    assert (
+        f"Without it, the expected calibration error would be {without:.3f} instead of {now:.3f}."
+        if helped
+        else f"On these pictures that did not help: without it, the error would be {without:.3f}."
+    ) in text
+    assert "changes no answer" in text
+
+
+def test_what_no_temperature_was_fitted_to_is_said_to_be_so(folders: Path) -> None:
+    digits_with(folders)
+    text = words(open_page(FILE, run="runs/own"))
+    assert "no temperature was fitted to these weights" in text
+    assert "were divided by" not in text
+
+
+def test_a_snapshot_does_not_borrow_the_kept_weights_temperature(folders: Path) -> None:
+    digits_with(folders, temperature="1.5", calibrated_on="1234")
+    app = open_page(FILE, run="runs/own", epoch="0")
+    assert "as it was kept" in app.warning[0].value
+    assert "fitted on 1,234" in words(app)
+    app.button(key="test").click().run()
+    assert not app.exception and not app.warning
+    assert "no temperature was fitted to these weights" in words(app)
+
+
+def test_how_far_the_accuracy_can_be_trusted_and_the_scores_of_each_class() -> None:
+    text = words(open_page(FILE, run="digits"))
+    stored = read_predictions(DIGITS)
+    labels, said = stored["labels"], stored["probabilities"].argmax(1)
+    right, n, z = (said == labels).sum(), len(labels), 1.959964
+    middle, half = (  # Wilson 1927
+        (right + z * z / 2) / (n + z * z),
+        z * np.sqrt(right * (n - right) / n + z * z / 4) / (n + z * z),
+    )
+    assert f"(95 % interval {100 * (middle - half):.1f}–{100 * (middle + half):.1f} %)" in text
+    for name in range(10):
+        tp = ((said == name) & (labels == name)).sum()
+        called, count = (said == name).sum(), (labels == name).sum()
+        row = f"| {name} | {count} | {100 * tp / called:.1f} % | {100 * tp / count:.1f} % | "
+        assert f"{row}{2 * tp / (called + count):.3f} |" in text
+    assert f"{metrics.f1_score(labels, said, average='macro'):.3f} on average" in text
+
+
+def test_an_unusual_picture_is_spoken_of_where_that_was_measured(folders: Path) -> None:
+    run = digits_with(folders)
+    app = open_page(FILE, run="runs/own")
+    title = "How far to trust an unusual picture"
+    assert title not in [e.value for e in app.subheader]
+    without = len(figures(app))
+    fingerprint = read_predictions(run)["fingerprint"]
+    changes = {
+        "none": {"accuracy": 0.9694, "confidence": 0.882},
+        "blur": {"accuracy": 0.1671, "confidence": 0.8259},
+        "rotation": {"accuracy": 0.3, "confidence": 0.31},
+    }
+    runs.write_robustness(run, load_run(run).epoch, changes, fingerprint)
+    app = open_page(FILE, run="runs/own")
+    assert title in [e.value for e in app.subheader]
+    assert len(figures(app)) == without + 1
+    bars, strokes = figures(app)[-1]["data"]
+    assert array(bars["x"]) == pytest.approx([96.94, 16.71, 30], rel=1e-5)
+    assert array(strokes["x"]) == pytest.approx([88.2, 82.59, 31], rel=1e-5)
+    assert (
+        "Worst is to see them blurred (a Gaussian, σ = 1 pixel): it names **16.7 %** of them "
+        "rightly instead of 96.9 %, and is still 82.6 % sure on average"
+    ) in words(app)
+    for epoch, of in ((1, fingerprint), (load_run(run).epoch, "another split")):
+        runs.write_robustness(run, epoch, changes, of)
+        assert title not in [e.value for e in open_page(FILE, run="runs/own").subheader]
+    (run / runs.ROBUSTNESS).write_text("{")
+    assert title not in [e.value for e in open_page(FILE, run="runs/own").subheader]
+
+
+def test_what_is_said_of_changes_follows_from_the_numbers() -> None:
+    def after(accuracy: float, confidence: float) -> str:
+        return change_words(
+            {
+                "none": {"accuracy": 0.9, "confidence": 0.9},
+                "grey": {"accuracy": 0.895, "confidence": 0.9},
+                "jpeg": {"accuracy": accuracy, "confidence": confidence},
+            }
+        )
+
+    assert "None of the changes costs it a point: even in grey" in after(0.92, 0.9)
+    assert "instead of 90.0 %, and is 45.0 % sure on average: it notices" in after(0.4, 0.45)
+    assert "**40.0 %**" in after(0.4, 0.45)
+    assert "and is still 80.0 % sure on average" in after(0.4, 0.8)
 
 
 def test_sixteen_and_another_sixteen() -> None:
