@@ -22,6 +22,44 @@ def test_whole_batches_equal_torchvision_picture_by_picture():
             assert torch.equal(result, expected.float())
 
 
+def test_colours_equal_torchvision_picture_by_picture():
+    images = torch.randint(256, (16, 3, 8, 8), generator=generator()).float()
+    got = augment.jitter_colours(images, 0.5, generator(1))
+    factors = 1 + 0.5 * (2 * torch.rand(3, 16, generator=generator(1)) - 1)
+    for image, result, (brightness, contrast, saturation) in zip(
+        images / 255, got / 255, factors.T.tolist(), strict=True
+    ):
+        expected = tv.adjust_contrast(tv.adjust_brightness(image, brightness), contrast)
+        expected = tv.adjust_saturation(expected, saturation)
+        torch.testing.assert_close(result, expected, atol=1e-4, rtol=0)
+    grey = images[:, :1]
+    expected = tv.adjust_brightness(grey[0] / 255, float(factors[0, 0]))
+    expected = tv.adjust_contrast(expected.expand(3, -1, -1), float(factors[1, 0]))[:1] * 255
+    torch.testing.assert_close(
+        augment.jitter_colours(grey, 0.5, generator(1))[0], expected, atol=0.05, rtol=0
+    )
+
+
+def test_cutmix_pastes_a_box_and_mixes_the_targets_by_its_area():
+    count, size = 4_000, 16
+    images = torch.arange(count).float()[:, None, None, None].expand(-1, 3, size, size)
+    targets = torch.eye(count)
+    mixed, mixed_targets = augment.cutmix(images, targets, 0.5, generator())
+    own = mixed == images
+    assert torch.equal(mixed[~own], images.roll(1, 0)[~own])
+    areas = 1 - own.float().mean((1, 2, 3))
+    each = torch.arange(count)
+    torch.testing.assert_close(mixed_targets[each, each], 1 - areas, atol=1e-6, rtol=0)
+    torch.testing.assert_close(mixed_targets[each, each - 1], areas, atol=1e-6, rtol=0)
+    assert abs((areas > 0).double().mean() - 0.5) < 0.03
+    for pasted in ~own[areas > 0][:50, 0]:
+        rows, columns = pasted.any(1), pasted.any(0)
+        assert torch.equal(pasted, rows[:, None] & columns[None, :])  # a box …
+        assert (rows.int().diff().abs().sum() <= 2) and (columns.int().diff().abs().sum() <= 2)
+    sides = ((~own[:, 0]).any(2).sum(1)[areas > 0] / size).double()
+    assert 0.5 < sides.mean() < 0.6  # 2/3 on average, less what the border cuts off
+
+
 def test_normalize_equals_torchvision():
     images = torch.randint(256, (4, 3, 8, 8), dtype=torch.uint8)
     mean, std = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)

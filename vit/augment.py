@@ -21,9 +21,6 @@ class Draw:
     left: Tensor  # (B,) int64
     mirror: Tensor  # (B,) bool
 
-    def __getitem__(self, part: slice) -> "Draw":
-        return Draw(self.top[part], self.left[part], self.mirror[part])
-
     def to(self, device: torch.device) -> "Draw":
         return Draw(self.top.to(device), self.left.to(device), self.mirror.to(device))
 
@@ -74,6 +71,61 @@ def crop_and_flip(images: Tensor, drawn: Draw, padding: int, padding_mode: str) 
         each = torch.arange(len(images), device=images.device)
         images = windows[each, :, drawn.top, drawn.left]
     return torch.where(drawn.mirror[:, None, None, None], images.flip(-1), images)
+
+
+def jitter_colours(images: Tensor, strength: float, generator: torch.Generator) -> Tensor:
+    """Change brightness, contrast and saturation of each picture, each by its own factor between
+    1 − ``strength`` and 1 + ``strength``. torchvision's ColorJitter does the same to one picture,
+    with the three in an order drawn anew.
+
+    Args:
+        images: (B, C, S, S) float32, 0 … 255, with C = 3 or 1
+
+    Returns:
+        the same shape and range
+    """
+    factors = 1 + strength * (2 * torch.rand(3, len(images), 1, 1, 1, generator=generator) - 1)
+    brightness, contrast, saturation = factors.to(images.device)
+    images = (images * brightness).clamp(0, 255)
+    middle = luminance(images).mean((2, 3), keepdim=True)
+    images = torch.lerp(middle, images, contrast).clamp(0, 255)
+    return torch.lerp(luminance(images), images, saturation).clamp(0, 255)
+
+
+def luminance(images: Tensor) -> Tensor:
+    """(B, 3 or 1, S, S) → (B, 1, S, S): how bright each pixel looks (ITU-R BT.601)."""
+    if images.shape[1] == 1:
+        return images
+    weights = torch.tensor([0.2989, 0.5870, 0.1140], device=images.device)
+    return (images * weights[:, None, None]).sum(1, keepdim=True)
+
+
+def cutmix(
+    images: Tensor, targets: Tensor, share: float, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """Paste a box of the picture before it into ``share`` of the pictures, and mix their targets
+    by area (Yun et al., arXiv 1905.04899, with their α = 1: the box's area is drawn evenly from
+    none to all before it is cut off at the border).
+
+    Args:
+        images: (B, C, S, S)
+        targets: (B, classes), each row a distribution
+
+    Returns:
+        mixed images and targets of the same shapes
+    """
+    count, size = len(images), images.shape[-1]
+    side = size * torch.rand(count, generator=generator).sqrt()
+    side *= torch.rand(count, generator=generator) < share
+    middle = size * torch.rand(2, count, generator=generator)  # of the box: row, column
+    start = (middle - side / 2).round()[..., None]  # 2 B 1
+    end = (middle + side / 2).round()[..., None]
+    pixels = torch.arange(size)
+    rows, columns = (start <= pixels) & (pixels < end)  # each B S
+    box = (rows[:, :, None] & columns[:, None, :]).to(images.device)  # B S S
+    pasted = box.float().mean((1, 2))[:, None]
+    mixed = torch.where(box[:, None], images.roll(1, 0), images)
+    return mixed, torch.lerp(targets, targets.roll(1, 0), pasted)
 
 
 def normalize(images: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:

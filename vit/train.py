@@ -102,23 +102,32 @@ def train(
                 drawn = augment.draw(
                     batch, epoch, recipe.crop_padding, recipe.flip, generator, seed
                 )
+                batch = batch.to(device)
+                x = augment.crop_and_flip(
+                    data.train.images[batch],
+                    drawn.to(device),
+                    recipe.crop_padding,
+                    recipe.padding_mode,
+                )
+                labels = data.train.labels[batch]
+                targets = F.one_hot(labels, recipe.model.num_classes).float()
+                if recipe.jitter:
+                    x = augment.jitter_colours(x, recipe.jitter, generator)
+                if step < recipe.cutmix_until * total_steps:
+                    x, targets = augment.cutmix(x, targets, recipe.cutmix, generator)
+                x = augment.normalize(x, data.mean, data.std)
                 kept = None
                 if step < recipe.kept_patches_until * total_steps:
                     kept = augment.keep_patches(
                         size, recipe.model.num_patches, recipe.kept_patches, generator
                     )[mine].to(device)
-                batch = batch[mine].to(device)
-                images, labels = data.train.images[batch], data.train.labels[batch]
-                x = augment.crop_and_flip(
-                    images, drawn[mine].to(device), recipe.crop_padding, recipe.padding_mode
-                )
-                x = augment.normalize(x, data.mean, data.std)
+                x, labels, targets = x[mine], labels[mine], targets[mine]
                 set_learning_rates(optimizers, learning_rate_factor(recipe, step, steps_per_epoch))
 
                 with torch.autocast(device.type, torch.bfloat16, enabled=low_precision):
                     logits = forward(x, kept)
                 logits = logits.float()
-                loss = F.cross_entropy(logits, labels, label_smoothing=recipe.label_smoothing)
+                loss = F.cross_entropy(logits, targets, label_smoothing=recipe.label_smoothing)
                 loss.backward()
                 if workers > 1:
                     average_gradients(model, workers)
@@ -336,7 +345,7 @@ def set_learning_rates(optimizers: list[torch.optim.Optimizer], factor: float) -
             group["lr"] = factor * group["peak_lr"]
 
 
-def snapshot_epochs(epochs: int, count: int = 8) -> list[int]:
+def snapshot_epochs(epochs: int, count: int = 12) -> list[int]:
     """About ``count`` epochs worth keeping, from 0 (untrained) to the last, denser at the start,
     where a model changes most."""
     if epochs <= count:
