@@ -10,22 +10,19 @@ beside the real ones:
   ``python -c "import torch, streamlit"`` (aim: at most 1.5×).
 """
 
-import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 
 from playwright.sync_api import Browser, Page, WebSocket, sync_playwright
 
-from tests.browser.conftest import BROWSER_ARGS, find_chromium, free_port
+from tests.app_server import ROOT, app_server
+from tests.browser.conftest import BROWSER_ARGS, find_chromium
 
-ROOT = Path(__file__).resolve().parents[1]
 ROUNDS = 6  # the first apart: only then the browser fetches the code that draws charts
 COLD_ROUNDS = 3
 IMPORTS = "import torch, streamlit"
@@ -59,25 +56,6 @@ def app_with_empty_pages(folder: Path) -> dict[str, str]:
     (folder / "pages/8_Empty.py").write_text(EMPTY_PAGE.format(files=links))
     (folder / "pages/9_Hub.py").write_text(HUB_PAGE.format(files=links))
     return links
-
-
-@contextmanager
-def server(folder: Path) -> Iterator[str]:
-    """Run the app in ``folder``; gives its address."""
-    port = free_port()
-    process = subprocess.Popen(
-        [*(sys.executable, "-m", "streamlit", "run", "app.py", "--server.headless=true")]
-        + [f"--server.port={port}"],
-        cwd=folder,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env=os.environ | {"PYTHONPATH": str(folder)},
-    )
-    try:
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        process.wait(timeout=20)
 
 
 def open_when_up(page: Page, url: str) -> None:
@@ -138,8 +116,8 @@ def cold_start(browser: Browser, folder: Path) -> None:
         imports.append(time.perf_counter() - started)
         page = browser.new_context().new_page()
         started = time.perf_counter()
-        with server(folder) as url:
-            open_when_up(page, url)
+        with app_server(folder=folder) as server:
+            open_when_up(page, server.url)
             starts.append(time.perf_counter() - started)
         page.context.close()
     print(f"{IMPORTS!r}: {median(imports):.2f} s (median of {COLD_ROUNDS})")
@@ -156,8 +134,8 @@ def main() -> None:
     ):
         folder = Path(temporary)
         links = app_with_empty_pages(folder)
-        with server(folder) as url:
-            page_changes(browser, links, url)
+        with app_server(folder=folder) as server:
+            page_changes(browser, links, server.url)
         cold_start(browser, folder)
 
 

@@ -5,26 +5,22 @@ the same machine. The plain pass skips what nothing reads in the last block; the
 not. Aim: at most 2×.
 """
 
-import time
-from collections.abc import Callable
+import sys
+from pathlib import Path
 from statistics import median
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for python benchmarks/recording.py
 
 import torch
 
+from benchmarks.timing import interleaved
 from vit import VisionTransformer, ViTConfig, record
 
 ROUNDS = 300
 
 
-def seconds(run: Callable[[], object]) -> float:
-    """How long a call takes."""
-    started = time.perf_counter()
-    run()
-    return time.perf_counter() - started
-
-
 @torch.inference_mode()
-def main() -> None:
+def main(rounds: int = ROUNDS) -> None:
     """Measure and print."""
     model = VisionTransformer(ViTConfig()).eval()
     picture = torch.randn(1, 3, 32, 32)
@@ -36,11 +32,10 @@ def main() -> None:
         with record():
             model(picture)
 
-    for _ in range(30):
-        plain(), recorded()
-    times = [(seconds(plain), seconds(recorded)) for _ in range(ROUNDS)]
-    plain_ms, recorded_ms = (1e3 * median(column) for column in zip(*times, strict=True))
-    print(f"plain forward     {plain_ms:7.2f} ms (median of {ROUNDS})")
+    interleaved({"plain": plain, "recorded": recorded}, rounds // 10)  # warms up
+    times = interleaved({"plain": plain, "recorded": recorded}, rounds)
+    plain_ms, recorded_ms = (1e3 * median(column) for column in times.values())
+    print(f"plain forward     {plain_ms:7.2f} ms (median of {rounds})")
     print(f"recorded forward  {recorded_ms:7.2f} ms")
     print(f"ratio             {recorded_ms / plain_ms:7.2f}  (aim: at most 2)")
 

@@ -5,48 +5,18 @@ the README. ``python -m docs.screenshots FOLDER`` writes every page in light, da
 of a phone into FOLDER instead, whole pages, for looking them over.
 """
 
-import os
-import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from playwright.sync_api import Browser, sync_playwright
 
-from tests.browser.conftest import (
-    BROWSER_ARGS,
-    ROOT,
-    find_chromium,
-    free_port,
-    wait_until_healthy,
-)
+from tests.app_server import ROOT, app_server
+from tests.browser.conftest import BROWSER_ARGS, find_chromium
 from ui.frame import PAGES, address
 from ui.state import View
 
 README_VIEW = View(img="cat-photo", layer=4, head=1, token=29)
 LOOKS = {"light": (1440, False), "dark": (1440, True), "phone": (390, False)}
-
-
-@contextmanager
-def app() -> Iterator[str]:
-    """Run the app; gives its address."""
-    port = free_port()
-    log = Path(os.devnull)
-    process = subprocess.Popen(
-        [*(sys.executable, "-m", "streamlit", "run", "app.py", "--server.headless=true")]
-        + [f"--server.port={port}"],
-        cwd=ROOT,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        url = f"http://127.0.0.1:{port}"
-        wait_until_healthy(url, process, log)
-        yield url
-    finally:
-        process.terminate()
-        process.wait(timeout=20)
 
 
 def take(browser: Browser, url: str, file: Path, width: int, dark: bool, whole: bool) -> None:
@@ -77,13 +47,14 @@ def main() -> None:
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else None
     (folder or ROOT / "docs/images").mkdir(parents=True, exist_ok=True)
     with (
-        app() as url,
+        app_server() as server,
         sync_playwright() as playwright,
         playwright.chromium.launch(executable_path=find_chromium(), args=BROWSER_ARGS) as browser,
     ):
+        server.wait_until_healthy()
         for name in PAGES:
             stem = name.strip("[]").replace("] ", "-").replace(" ", "-").lower()
-            page_url = f"{url}/{address(name, README_VIEW)}"
+            page_url = f"{server.url}/{address(name, README_VIEW)}"
             if folder is None:
                 take(browser, page_url, ROOT / f"docs/images/{stem}.png", 1280, False, False)
                 continue

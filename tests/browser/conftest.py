@@ -7,13 +7,8 @@ went wrong in a page (errors in the console, failed requests, requests to other 
 
 import os
 import shutil
-import socket
-import subprocess
-import sys
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,8 +16,8 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, Route, sync_playwright
 
-ROOT = Path(__file__).resolve().parents[2]
-START_SECONDS = 120.0
+from tests.app_server import app_server
+
 WAIT_MS = 60_000
 BROWSER_ARGS = [
     "--no-sandbox",
@@ -46,71 +41,24 @@ def find_chromium() -> str | None:
     return next(filter(None, found), None)
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def wait_until_healthy(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    """Return when the server answers; raise with its log if it ends or stays silent."""
-    deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline and process.poll() is None:
-        try:
-            with urllib.request.urlopen(f"{url}/_stcore/health", timeout=2) as answer:
-                if answer.status == 200:
-                    return
-        except (urllib.error.URLError, ConnectionError, TimeoutError):
-            time.sleep(0.05)
-    raise RuntimeError(f"the app did not start:\n{log.read_text()}")
-
-
 @pytest.fixture(scope="session")
-def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve]:
+def serve() -> Iterator[Serve]:
     """``serve(app, env=None)`` → the address of a server running ``app`` (one per app and env).
 
     ``app`` is relative to the repository's root; ``env`` adds to the environment.
     """
-    running: dict[tuple[str, frozenset[tuple[str, str]]], tuple[str, subprocess.Popen[bytes]]] = {}
+    urls: dict[tuple[str, frozenset[tuple[str, str]]], str] = {}
+    with ExitStack() as running:
 
-    def start(app: str | Path, env: Mapping[str, str] | None = None) -> str:
-        key = (str(app), frozenset((env or {}).items()))
-        if key in running:
-            return running[key][0]
-        port = free_port()
-        url = f"http://127.0.0.1:{port}"
-        log = tmp_path_factory.mktemp("server") / "log.txt"
-        command = [sys.executable, "-m", "streamlit", "run", str(ROOT / app)]
-        options = {
-            "server.address": "127.0.0.1",
-            "server.port": port,
-            "server.headless": "true",
-            "server.fileWatcherType": "none",
-            "browser.gatherUsageStats": "false",
-        }
-        command += [f"--{name}={value}" for name, value in options.items()]
-        with log.open("wb") as out:
-            process = subprocess.Popen(
-                command,
-                cwd=ROOT,
-                env={**os.environ, "PYTHONPATH": str(ROOT), **(env or {})},
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-            )
-        running[key] = (url, process)
-        wait_until_healthy(url, process, log)
-        return url
+        def start(app: str | Path, env: Mapping[str, str] | None = None) -> str:
+            key = (str(app), frozenset((env or {}).items()))
+            if key not in urls:
+                server = running.enter_context(app_server(app, env=env))
+                server.wait_until_healthy()
+                urls[key] = server.url
+            return urls[key]
 
-    yield start
-    for _, process in running.values():
-        process.terminate()
-    for _, process in running.values():
-        try:
-            process.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        yield start
 
 
 @pytest.fixture(scope="session")
