@@ -240,12 +240,12 @@ def test_learning_rates_warm_up_and_fall_as_a_cosine():
     assert train.learning_rate_factor(system_a_flat(), 999, 100) == 1
 
 
-def test_snapshots_are_about_eight_and_denser_at_the_start():
+def test_snapshots_are_about_twelve_and_denser_at_the_start():
     assert train.snapshot_epochs(8) == [0, 1, 2, 3, 4, 5, 6, 7, 8]
-    assert train.snapshot_epochs(10) == [0, 1, 2, 3, 5, 7, 10]
+    assert train.snapshot_epochs(50) == [0, 1, 2, 4, 7, 10, 15, 20, 26, 33, 41, 50]
     for epochs in (1, 2, 7, 30, 50, 200):
         chosen = train.snapshot_epochs(epochs)
-        assert chosen[0] == 0 and chosen[-1] == epochs and len(chosen) <= 9
+        assert chosen[0] == 0 and chosen[-1] == epochs and len(chosen) <= 13
     assert list(np.diff(train.snapshot_epochs(50))) == sorted(np.diff(train.snapshot_epochs(50)))
 
 

@@ -34,6 +34,7 @@ LABELS = {
     "optimizer": "optimizer",
     "learning_rate": "peak learning rate",
     "muon_learning_rate": "peak learning rate of Muon, for the matrices in the blocks",
+    "muon_weight_decay": "weight decay of Muon's matrices",
     "betas": "AdamW betas",
     "weight_decay": "weight decay, on matrices",
     "schedule": "learning rate schedule",
@@ -44,8 +45,13 @@ LABELS = {
     "crop_padding": "random crops, padded by (pixels)",
     "padding_mode": "padding",
     "flip": "mirror images",
+    "jitter": "brightness, contrast, saturation changed by up to",
+    "cutmix": "share of pictures with a box of another (CutMix)",
+    "cutmix_until": "CutMix ends at this share of all steps",
     "kept_patches": "share of patches kept in early training",
     "kept_patches_until": "early training ends at this share of all steps",
+    "bfloat16": "matrix products in bfloat16, where there are units for it",
+    "keep": "the epoch whose weights are kept",
     "image_size": "picture side (pixels)",
     "patch_size": "patch side (pixels)",
     "in_chans": "channels",
@@ -287,7 +293,9 @@ def opening_words(run: Run, rows: Rows) -> str:
     text = f"From random weights, through {done}{of} rounds of all training pictures, in {took}."
     kept = heldout.kept_epoch(run.path)
     if row := next((row for row in rows if row["epoch"] == kept), None):
-        text += f" Epoch {kept} was best on validation, so its weights are kept: "
+        last = run.config["recipe"].get("keep") == "last"
+        why = "was the last" if last else "was best on validation"
+        text += f" Epoch {kept} {why}, so its weights are kept: "
         text += f"**{100 * row['val_accuracy']:.2f} %** there"
         if row["test_accuracy"] is not None:
             text += f", **{100 * row['test_accuracy']:.2f} %** on the test pictures"
