@@ -1,18 +1,16 @@
 """How much a training step has to compute, and how fast this machine can compute it."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from statistics import median
 
 import torch
 import torch.nn.functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
+from benchmarks.precision import Precision
 from benchmarks.tables import Table
 from benchmarks.timing import seconds
 from vit import VisionTransformer, ViTConfig
 
-FLOAT32, BFLOAT16 = "float32", "bfloat16"
 ALLOWED = 1e-5  # relative error of a product in float32; bfloat16's is near 3e-3
 
 
@@ -61,63 +59,49 @@ def products(config: ViTConfig, batch: int, square: int) -> dict[str, tuple[int,
     }
 
 
-@contextmanager
-def matmul_precision(name: str) -> Iterator[None]:
-    """``torch.set_float32_matmul_precision`` for a while."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision(name)
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
-
-
 def peak(
     config: ViTConfig,
     batch: int,
     rounds: int,
-    bfloat16: bool,
+    precisions: list[Precision],
     device: torch.device,
     square: int = 2048,
-) -> tuple[Table, dict[str, float]]:
+) -> tuple[Table, dict[Precision, float]]:
     """Measure matrix products.
 
     Returns:
-        the table, and the fastest product in operations per second for each precision, which is
-        told by the result's accuracy and not by the name of a setting.
+        the table, and for each precision the fastest product, in operations per second, of all
+        settings with the same accuracy: float32's or bfloat16's, as the results show.
     """
-    kinds: dict[str, tuple[str, torch.dtype]] = {
-        FLOAT32: ("highest", torch.float32),
-        'float32, "medium"': ("medium", torch.float32),
-    }
-    if bfloat16:
-        kinds[BFLOAT16] = ("highest", torch.bfloat16)
     shapes = products(config, batch, square)
-    speeds: dict[str, list[float]] = {}
-    errors: dict[str, float] = {}
-    for kind, (precision, dtype) in kinds.items():
-        with matmul_precision(precision):
-            errors[kind] = relative_error(dtype, device)
-            speeds[kind] = [speed(*shape, dtype, rounds, device) for shape in shapes.values()]
+    speeds: dict[Precision, list[float]] = {}
+    errors: dict[Precision, float] = {}
+    for precision in precisions:
+        dtype = torch.bfloat16 if precision.autocast else torch.float32
+        with precision.products():
+            errors[precision] = relative_error(dtype, device)
+            speeds[precision] = [speed(*shape, dtype, rounds, device) for shape in shapes.values()]
     table = Table(
         "Matrix products on this machine",
-        {"product": "{}", **{kind: "{:.1f} GFLOP/s" for kind in kinds}},
+        {"product": "{}", **{precision.name: "{:.1f} GFLOP/s" for precision in precisions}},
         [
             (name, *(column[row] / 1e9 for column in speeds.values()))
             for row, name in enumerate(shapes)
         ],
         [
             "Relative error of a product: "
-            + ", ".join(f"{kind} {error:.0e}" for kind, error in errors.items())
-            + ".",
-            '"medium" (torch.set_float32_matmul_precision) allows bfloat16 inside; where the error',
-            "stays that of float32, it is float32 arithmetic by another library.",
+            + ", ".join(f"{precision.name} {error:.0e}" for precision, error in errors.items())
+            + "."
         ],
     )
-    fastest: dict[str, float] = {}
-    for kind, column in speeds.items():
-        precision = FLOAT32 if errors[kind] < ALLOWED else BFLOAT16
-        fastest[precision] = max([fastest.get(precision, 0.0), *column])
+    fastest = {
+        precision: max(
+            max(column)
+            for other, column in speeds.items()
+            if (errors[other] < ALLOWED) == (errors[precision] < ALLOWED)
+        )
+        for precision in precisions
+    }
     return table, fastest
 
 

@@ -26,9 +26,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from benchmarks.arithmetic import BFLOAT16, FLOAT32
 from benchmarks.peers import SAME, all_models, compiled, logit_differences
 from benchmarks.pipeline import MEAN, STD
+from benchmarks.precision import Precision, available
 from benchmarks.tables import Table, show
 from benchmarks.timing import interleaved, paired_ratio
 from tests.app_server import ROOT
@@ -36,25 +36,24 @@ from vit import ViTConfig, load_run, record
 from vit.augment import normalize
 from vit.data import DataError, load_split
 from vit.evaluate import BATCH, choose_device, load_test_split, predict_logits
-from vit.train import has_bfloat16_units
 
 CONFIG = ViTConfig()
 BATCHES = (50, 125, 250, 500, 1000)
 
 
 @torch.inference_mode()
-def classify(model: nn.Module, images: Tensor, batch: int, bfloat16: bool = False) -> Tensor:
+def classify(model: nn.Module, images: Tensor, batch: int, precision: Precision) -> Tensor:
     """Logits (n, 10) of pictures (n, 3, 32, 32) uint8."""
-    with torch.autocast(images.device.type, torch.bfloat16, enabled=bfloat16):
+    with precision.forward(images.device):
         return torch.cat([model(normalize(part, MEAN, STD)) for part in images.split(batch)])
 
 
 def best_batches(
-    models: Mapping[str, nn.Module], images: Tensor, rounds: int, bfloat16: bool
+    models: Mapping[str, nn.Module], images: Tensor, rounds: int, precision: Precision
 ) -> dict[str, int]:
     """For each model, the batch with which it classifies a sample soonest."""
     runs = {
-        (name, batch): partial(classify, model, images, batch, bfloat16)
+        (name, batch): partial(classify, model, images, batch, precision)
         for name, model in models.items()
         for batch in BATCHES
     }
@@ -63,20 +62,19 @@ def best_batches(
 
 
 def speeds(
-    models: Mapping[str, nn.Module], images: Tensor, rounds: int, kind: str, what: str
+    models: Mapping[str, nn.Module], images: Tensor, rounds: int, precision: Precision, what: str
 ) -> Table:
     """Time all pictures through every model, in batches of 250 and in those that suit each."""
-    bfloat16 = kind == BFLOAT16
-    best = best_batches(models, images[: max(BATCHES)], min(rounds, 3), bfloat16)
-    runs = {
-        (name, batch): partial(classify, model, images, batch, bfloat16)
-        for name, model in models.items()
-        for batch in {BATCH, best[name]}
-    }
-    times = interleaved(runs, rounds, images.device)
+    with precision.products():
+        best = best_batches(models, images[: max(BATCHES)], min(rounds, 3), precision)
+        runs = {
+            (name, batch): partial(classify, model, images, batch, precision)
+            for name, model in models.items()
+            for batch in {BATCH, best[name]}
+        }
+        times = interleaved(runs, rounds, images.device)
     table = Table(
-        f"Classifying {len(images):,} {what} in {kind}{' (autocast)' * bfloat16}, "
-        f"median of {rounds}",
+        f"Classifying {len(images):,} {what} in {precision.name}, median of {rounds}",
         {
             "model": "{}",
             f"batches of {BATCH}": "{:.2f} s",
@@ -196,8 +194,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not equal or not complete:
             return
         candidates = models | compiled(models, device)
-        for kind in (FLOAT32, BFLOAT16) if has_bfloat16_units(device) else (FLOAT32,):
-            yield speeds(candidates, images, rounds, kind, what)
+        for precision in available(device):
+            yield speeds(candidates, images, rounds, precision, what)
         yield cold_evaluation(given.run, given.data_dir, given.threads, min(rounds, 3), device)
 
     show(tables(), given.json)

@@ -3,8 +3,9 @@
 Everything is measured in one run, the candidates taking turns:
 
 - first of all, that the loss and every gradient equal timm's and torchvision's to 1e-5; if they do
-  not, nothing is timed;
-- one step (forward, cross-entropy, backward, AdamW) in float32, and apart from it in bfloat16;
+  not, nothing is timed (in its last block ours leaves out what nothing reads; they do not);
+- one step (forward, cross-entropy, backward, AdamW) in float32, and apart from it in bfloat16
+  where there are units for it;
 - the data pipeline against torchvision's transforms;
 - how fast this machine multiplies matrices, and what share of that a step reaches;
 - the time to system C's published accuracy.
@@ -25,27 +26,26 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from benchmarks import arithmetic, pipeline, time_to_accuracy
-from benchmarks.arithmetic import BFLOAT16, FLOAT32
 from benchmarks.peers import SAME, all_models, compiled, differences
+from benchmarks.precision import Precision, available
 from benchmarks.tables import Table, show
 from benchmarks.timing import interleaved, paired_ratio
 from tests.app_server import ROOT
 from vit import ViTConfig
 from vit.evaluate import choose_device
 from vit.model import count_parameters
-from vit.train import has_bfloat16_units
 
 CONFIG = ViTConfig()
 
 
 def step_of(
-    model: nn.Module, images: Tensor, labels: Tensor, bfloat16: bool = False
+    model: nn.Module, images: Tensor, labels: Tensor, precision: Precision
 ) -> Callable[[], None]:
     """One training step of ``model`` on a batch, with an AdamW of its own."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, weight_decay=0.05, fused=True)
 
     def step() -> None:
-        with torch.autocast(images.device.type, torch.bfloat16, enabled=bfloat16):
+        with precision.forward(images.device):
             logits = model(images)
         F.cross_entropy(logits.float(), labels).backward()
         optimizer.step()
@@ -59,15 +59,14 @@ def steps(
     images: Tensor,
     labels: Tensor,
     rounds: int,
-    kind: str,
+    precision: Precision,
 ) -> tuple[Table, float]:
     """Time one step of every model. Returns the table, and the seconds that ours takes."""
-    bfloat16 = kind == BFLOAT16
-    runs = {name: step_of(model, images, labels, bfloat16) for name, model in models.items()}
-    times = interleaved(runs, rounds, images.device)
+    runs = {name: step_of(model, images, labels, precision) for name, model in models.items()}
+    with precision.products():
+        times = interleaved(runs, rounds, images.device)
     table = Table(
-        f"One training step of {len(images)} pictures in {kind}{' (autocast)' * bfloat16}, "
-        f"median of {rounds}",
+        f"One training step of {len(images)} pictures in {precision.name}, median of {rounds}",
         {
             "model": "{}",
             "parameters": "{:,}",
@@ -104,12 +103,14 @@ def equality(models: dict[str, nn.Module], images: Tensor, labels: Tensor) -> tu
     return table, all(difference <= SAME for difference in found.values())
 
 
-def share_of_peak(batch: int, times: dict[str, float], peaks: dict[str, float]) -> Table:
+def share_of_peak(
+    batch: int, times: dict[Precision, float], peaks: dict[Precision, float]
+) -> Table:
     """What part of the machine's measured speed a step reaches, its attention, norms and all.
 
     Args:
-        times: seconds of a step of ours, by precision.
-        peaks: the fastest matrix product measured in each, in operations per second.
+        times: seconds of a step of ours.
+        peaks: operations per second in the fastest matrix product of the same accuracy.
     """
     counted = arithmetic.counted_step(CONFIG, batch)
     written = arithmetic.step_by_formula(CONFIG, batch)
@@ -123,8 +124,13 @@ def share_of_peak(batch: int, times: dict[str, float], peaks: dict[str, float]) 
             "share": "{:.0%}",
         },
         [
-            (kind, counted / once / 1e9, peaks[kind] / 1e9, counted / once / peaks[kind])
-            for kind, once in times.items()
+            (
+                precision.name,
+                counted / once / 1e9,
+                peaks[precision] / 1e9,
+                counted / once / peaks[precision],
+            )
+            for precision, once in times.items()
         ],
     )
 
@@ -163,14 +169,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         yield same
         if not equal:
             return
-        bfloat16 = has_bfloat16_units(device)
         candidates = models | compiled(models, device)
-        times = {}
-        for kind in (FLOAT32, BFLOAT16) if bfloat16 else (FLOAT32,):
-            table, times[kind] = steps(candidates, images, labels, rounds, kind)
+        times: dict[Precision, float] = {}
+        for precision in available(device):
+            table, times[precision] = steps(candidates, images, labels, rounds, precision)
             yield table
         square = 128 if given.quick else 2048
-        table, peaks = arithmetic.peak(CONFIG, batch, rounds, bfloat16, device, square)
+        table, peaks = arithmetic.peak(CONFIG, batch, rounds, list(times), device, square)
         yield table
         yield share_of_peak(batch, times, peaks)
         count = 64 if given.quick else 10_000

@@ -178,7 +178,7 @@ def test_training_runs_as_a_script_and_prints_its_tables(tmp_path: Path) -> None
     parts = ended.stdout.strip().split("\n\n")
     named = {part.split()[0] for part in parts}
     assert named >= {"torch", "Loss", "One", "Matrix", "Arithmetic", "Data", "Time"}
-    step = next(part for part in parts if part.startswith("One training step of 8"))
+    step = next(part for part in parts if "step of 8 pictures in float32," in part)
     assert [line.split()[0] for line in step.splitlines()[2:]] == [
         "ours",
         "timm",
@@ -201,7 +201,9 @@ def test_inference_compares_logits_and_starts_the_evaluation(
     assert all(row["largest difference"] < 1e-5 for row in logits)
     recorded = found["Attention in a recorded pass"]["rows"]
     assert [row["found"] for row in recorded] == ["(50, 4, 65, 65)"] * 6
-    (in_float32,) = (part for title, part in found.items() if "pictures of CIFAR-10 in f" in title)
+    (in_float32,) = (
+        part for title, part in found.items() if "pictures of CIFAR-10 in float32," in title
+    )
     assert [row["÷ ours"] for row in in_float32["rows"] if row["model"] == "ours"] == [1.0]
     (command,) = next(part for title, part in found.items() if "vit.evaluate" in title)["rows"]
     assert command["pictures"] == 50
