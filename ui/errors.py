@@ -1,6 +1,7 @@
 """The parts of the Confusion matrix page: which cell, which model's test, and what is said."""
 
 import logging
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,16 @@ CHANGES = {
     "rotation": ("turned by 90°", "turned by 90°"),
     "shuffled_patches": ("patches shuffled", "with their patches shuffled"),
 }
+SCORES = ("precision, %", "recall, %", "F1, %")
+_STYLE = """
+.scores { overflow-x: auto; color: var(--ink); }
+.scores table { border-collapse: collapse; font-size: 13.5px; font-variant-numeric: tabular-nums; }
+.scores :is(th, td) { border: 0; text-align: right; font-weight: 400; padding: 5px 0 5px 18px; }
+.scores tbody :is(th, td) { border-top: 1px solid var(--line); }
+.scores thead th { font-size: 12px; color: var(--muted); white-space: nowrap; }
+.scores :is(th, td):first-child { text-align: left; padding-left: 0; }
+@media (max-width: 640px) { .scores :is(th, td) { padding-left: 10px; } }
+"""
 
 _log = logging.getLogger(__name__)
 
@@ -185,29 +196,30 @@ def temperature_words(measured: Reliability, found: Outcome, run: Run) -> str:
 def show_scores(names: tuple[str, ...], found: Outcome) -> None:
     """Precision, recall and F1 of each class, folded away."""
     scores = mistakes.class_scores(found.labels, found.probabilities)
-    rows = [
-        f"| {to_the_letter(name)} | {count:,} | {_percent(precision)} | {_percent(recall)} | "
-        f"{'–' if np.isnan(f1) else f'{f1:.3f}'} |"
-        for name, count, precision, recall, f1 in zip(
-            names, scores.count, scores.precision, scores.recall, scores.f1, strict=True
-        )
-    ]
+    columns = (scores.count, scores.precision, scores.recall, scores.f1)
+    head = "".join(f"<th scope=col>{title}</th>" for title in ("pictures", *SCORES))
+    rows = "".join(
+        f"<tr><th scope=row>{escape(name)}</th><td>{count:,}</td>"
+        + "".join(f"<td>{'–' if np.isnan(share) else f'{100 * share:.1f}'}</td>" for share in row)
+        + "</tr>"
+        for name, count, *row in zip(names, *columns, strict=True)
+    )
     with st.expander("Precision, recall and F1 of each class"):
         st.markdown(
-            f"Precision reads down a column of the matrix: of what it called so, how much is. "
-            f"Recall reads along a row: of what is, how much it called so. F1 is their harmonic "
-            f"mean, {scores.macro_f1:.3f} on average over the classes."
+            f"Precision reads down a column of the matrix: of all pictures given this name, the "
+            f"share that deserve it. Recall reads along a row: of all that deserve it, the share "
+            f"that got it. F1 is their harmonic mean, {100 * scores.macro_f1:.1f} % on average "
+            f"over the classes."
         )
-        head = "| class | pictures | precision | recall | F1 |\n|:--|--:|--:|--:|--:|"
-        st.markdown("\n".join([head, *rows]))
+        st.html(
+            f"<style>{_STYLE}</style><div class=scores><table>"
+            f"<thead><tr><th scope=col>class</th>{head}</tr></thead>"
+            f"<tbody>{rows}</tbody></table></div>"
+        )
         st.caption(
-            "The 95 % interval beside the accuracy is Wilson's: with so many pictures, chance "
-            "alone would move the accuracy that far on others of the same kind."
+            "The 95 % interval beside the accuracy (Wilson's) says how far chance in the choice "
+            "of test pictures moves it."
         )
-
-
-def _percent(share: float) -> str:
-    return "–" if np.isnan(share) else f"{100 * share:.1f} %"
 
 
 def show_changes(found: Outcome, run: Run) -> None:
@@ -276,8 +288,8 @@ def change_words(changes: Changes) -> str:
         else f"and is {sure:.1f} % sure on average: it notices that it knows less."
     )
     return (
-        f"Worst is to see them {how}: it names **{after:.1f} %** of them rightly instead of "
-        f"{before:.1f} %, {doubts}"
+        f"Hardest for it is to see them {how}: it names **{after:.1f} %** of them rightly "
+        f"instead of {before:.1f} %, {doubts}"
     )
 
 

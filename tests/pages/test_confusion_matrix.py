@@ -13,7 +13,7 @@ from sklearn import metrics
 from streamlit.testing.v1 import AppTest
 
 from tests.loopback_hub import LoopbackHub, loopback_hub
-from tests.pages.made import ROOT, array, figures, open_page, words
+from tests.pages.made import ROOT, array, figures, html, open_page, words
 from tests.small_data import NAMES, noise, parquet_bytes, write_parquet
 from tests.small_runs import predictions_of, probabilities_of, write_run
 from ui.errors import change_words, parse_cell
@@ -130,20 +130,21 @@ def test_calibration_is_said_in_words() -> None:
     assert f"{100 * sure.mean():.1f} % sure, {100 * right.mean():.1f} % right" in text
 
 
-@pytest.mark.parametrize(("temperature", "helped"), [(1.6, False), (0.6, True)])
+@pytest.mark.parametrize(("factor", "helped"), [(1, False), (3, True)])
 def test_a_temperature_is_named_with_what_it_did(
-    folders: Path, temperature: float, helped: bool
+    folders: Path, factor: float, helped: bool
 ) -> None:
-    """The digits' probabilities are too modest, so a temperature below 1 helps them."""
-    run = digits_with(folders, temperature=str(temperature), calibrated_on="1234")
-    before = read_predictions(DIGITS)
-    logits = np.log(before["probabilities"].astype(np.float64))
-    tempered = np.exp(logits / temperature)
-    tempered /= tempered.sum(1, keepdims=True)
-    write_predictions(run, before["labels"], tempered, before["fingerprint"])
+    """Scores that are honest as they are, or thrice too large, are divided by 3."""
+    run, temperature = digits_with(folders, temperature="3.0", calibrated_on="1234"), 3.0
+    random = np.random.default_rng(0)
+    honest = random.normal(0, 2, (4000, 10))
+    labels = (honest + random.gumbel(size=honest.shape)).argmax(1)  # drawn by softmax(honest)
+    plain, tempered = (
+        torch.from_numpy(factor * honest / t).softmax(1).numpy() for t in (1, temperature)
+    )
+    write_predictions(run, labels, tempered, "f")
     text = words(open_page(FILE, run="runs/own"))
-    without = expected_error(before["probabilities"], before["labels"])
-    now = expected_error(tempered, before["labels"])
+    without, now = expected_error(plain, labels), expected_error(tempered, labels)
     assert (now < without) == helped
     assert f"temperature **{temperature:.3f}**, fitted on 1,234 other pictures" in text
     assert (
@@ -172,7 +173,8 @@ def test_a_snapshot_does_not_borrow_the_kept_weights_temperature(folders: Path) 
 
 
 def test_how_far_the_accuracy_can_be_trusted_and_the_scores_of_each_class() -> None:
-    text = words(open_page(FILE, run="digits"))
+    app = open_page(FILE, run="digits")
+    text, table = words(app), html(app)
     stored = read_predictions(DIGITS)
     labels, said = stored["labels"], stored["probabilities"].argmax(1)
     right, n, z = (said == labels).sum(), len(labels), 1.959964
@@ -184,9 +186,12 @@ def test_how_far_the_accuracy_can_be_trusted_and_the_scores_of_each_class() -> N
     for name in range(10):
         tp = ((said == name) & (labels == name)).sum()
         called, count = (said == name).sum(), (labels == name).sum()
-        row = f"| {name} | {count} | {100 * tp / called:.1f} % | {100 * tp / count:.1f} % | "
-        assert f"{row}{2 * tp / (called + count):.3f} |" in text
-    assert f"{metrics.f1_score(labels, said, average='macro'):.3f} on average" in text
+        shares = [tp / called, tp / count, 2 * tp / (called + count)]
+        row = [str(count), *(f"{100 * share:.1f}" for share in shares)]
+        cells = "".join(f"<td>{cell}</td>" for cell in row)
+        assert f"<th scope=row>{name}</th>{cells}</tr>" in table
+    macro = metrics.f1_score(labels, said, average="macro")
+    assert f"harmonic mean, {100 * macro:.1f} % on average" in text
 
 
 def test_an_unusual_picture_is_spoken_of_where_that_was_measured(folders: Path) -> None:
@@ -209,8 +214,8 @@ def test_an_unusual_picture_is_spoken_of_where_that_was_measured(folders: Path) 
     assert array(bars["x"]) == pytest.approx([96.94, 16.71, 30], rel=1e-5)
     assert array(strokes["x"]) == pytest.approx([88.2, 82.59, 31], rel=1e-5)
     assert (
-        "Worst is to see them blurred (a Gaussian, σ = 1 pixel): it names **16.7 %** of them "
-        "rightly instead of 96.9 %, and is still 82.6 % sure on average"
+        "Hardest for it is to see them blurred (a Gaussian, σ = 1 pixel): it names **16.7 %** of "
+        "them rightly instead of 96.9 %, and is still 82.6 % sure on average"
     ) in words(app)
     for epoch, of in ((1, fingerprint), (load_run(run).epoch, "another split")):
         runs.write_robustness(run, epoch, changes, of)
@@ -352,6 +357,8 @@ def test_two_classes_of_a_visitors_own_with_hostile_names(folders: Path) -> None
     app = open_page(FILE, run="runs/own")
     assert component(app, "matrix")["names"] == names
     assert component(app, "matrix")["tables"][0]["counts"] == [[7, 3], [1, 9]]
+    assert "<th scope=row>&lt;img src=x onerror=alert(1)&gt;</th>" in html(app)
+    assert "<img src=x" not in html(app)
     for text in [words(app), *(b.label for b in app.button if b.key.startswith("confusion"))]:
         assert not re.search(r"(?<!\\)<img|(?<!\\)\$x|(?<!\\)\]\(z", text)
 
