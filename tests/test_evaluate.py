@@ -276,7 +276,7 @@ def test_the_table_of_a_run_without_a_temperature() -> None:
     assert lines[2].endswith("; no temperature was fitted")
     assert lines[3] == (
         "the stored predictions name the same class for 97.50 %; no probability differs by more "
-        "than 1.2e-03"
+        "than 0.0012"
     )
     assert not any("same pictures" in line for line in lines)
 

@@ -273,7 +273,7 @@ def summary(result: dict[str, Any]) -> str:
             else "; no temperature was fitted"
         ),
         f"the stored predictions name the same class for {100 * agreed['same_class']:.2f} %; no "
-        f"probability differs by more than {agreed['largest_difference']:.1e}"
+        f"probability differs by more than {agreed['largest_difference']:.2g}"
         if agreed
         else "the run has no stored predictions for these pictures to compare with",
     ]
