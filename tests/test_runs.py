@@ -169,6 +169,7 @@ CHANGES = {
 
 
 def test_what_changes_do_is_true_of_the_weights_it_was_measured_with(run: Path) -> None:
+    (run / runs.ROBUSTNESS).unlink(missing_ok=True)
     assert runs.read_robustness(run) is None
     runs.write_robustness(run, 30, CHANGES, "abc")
     read = runs.read_robustness(run)
