@@ -1,1 +1,1 @@
-"""Speed, printed as tables and ratios; run each on a machine that does nothing else."""
+"""Speed and memory, printed as tables and ratios; run each on a machine that does nothing else."""

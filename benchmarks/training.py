@@ -180,8 +180,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         yield share_of_peak(batch, times, peaks)
         count = 64 if given.quick else 10_000
         yield pipeline.measure(count, batch, given.threads, min(rounds, 5), device)
-        small = (2, 8) if given.quick else (24, 128)
-        yield time_to_accuracy.measure(given.runs, *small, min(rounds, 3), device)
+        length = (2, 8) if given.quick else (200 if device.type == "cuda" else 20, 128)
+        yield time_to_accuracy.measure(given.runs, *length, min(rounds, 3), device)
 
     show(tables(), given.json)
     if not equal:

@@ -142,10 +142,10 @@ def test_both_pipelines_see_every_picture_once() -> None:
 
 def test_epochs_count_only_if_the_target_was_reached(tmp_path: Path) -> None:
     assert "is not there" in str(time_to_accuracy.epochs_needed(tmp_path))
-    rows: list[dict[str, float | None]] = [{"test_accuracy": None}] * 4
-    runs.write_metrics(tmp_path, [*rows, {"test_accuracy": 0.8124}])
+    rows = [{"epoch": epoch, "test_accuracy": None} for epoch in range(1, 5)]
+    runs.write_metrics(tmp_path, [*rows, {"epoch": 5, "test_accuracy": 0.8124}])
     assert "81.24 %" in str(time_to_accuracy.epochs_needed(tmp_path))
-    runs.write_metrics(tmp_path, [*rows, {"test_accuracy": 0.8125}])
+    runs.write_metrics(tmp_path, [*rows, {"epoch": 5, "test_accuracy": 0.8125}])
     assert time_to_accuracy.epochs_needed(tmp_path) == 5
 
 
