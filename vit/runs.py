@@ -9,6 +9,10 @@
     robustness.json      accuracy on the test split after each change of vit/robustness.py
     status.json          what the training process is doing, replaced atomically
     resume.safetensors   what exact resuming needs (never committed)
+    trainer.lock         held by the training process as long as it lives (see vit/claims.py)
+    request.json         what was asked for in the app (see vit/jobs.py): settings, name, tags
+    pause, stop          empty; while there, a wish that the training process heeds
+    train.log            what a training process that the app started had to say
 
 Shipped runs in ``checkpoints/`` and the visitor's own in ``runs/`` look the same. Nothing here is
 a pickle. Every file is written beside its place and moved there, so a reader never sees half of
@@ -42,6 +46,10 @@ PREDICTIONS = "predictions.npz"
 ROBUSTNESS = "robustness.json"
 STATUS = "status.json"
 RESUME = "resume.safetensors"
+LOCK = "trainer.lock"
+REQUEST = "request.json"
+PAUSE, STOP = "pause", "stop"
+LOG = "train.log"
 _SNAPSHOT = re.compile(r"epoch-(\d{4,})\.safetensors")
 
 
@@ -223,7 +231,9 @@ def read_metrics(path: str | Path) -> list[dict[str, Any]]:
         return []
     try:
         rows = [json.loads(line) for line in file.read_text().splitlines()]
-    except (OSError, ValueError) as error:
+        if not all(isinstance(row, dict) and type(row.get("epoch")) is int for row in rows):
+            raise ValueError("a row names no epoch")
+    except (OSError, ValueError, RecursionError) as error:
         raise RunError(f"{file} is damaged ({error}). Train the run again.") from error
     return rows
 
@@ -302,9 +312,27 @@ def read_status(path: str | Path) -> dict[str, Any]:
     """What the training process last said; empty if it said nothing that can be read."""
     try:
         status = json.loads((Path(path) / STATUS).read_text())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return status if isinstance(status, dict) else {}
+
+
+def read_request(path: Path) -> dict[str, Any]:
+    """What was asked for in the app: ``recipe``, ``seed``, the ``name`` given and ``tags``; empty
+    if nothing was, or it cannot be read."""
+    try:
+        request = json.loads((path / REQUEST).read_text())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return request if isinstance(request, dict) else {}
+
+
+def remove_drafts(path: Path) -> None:
+    """Remove what a killed training process left half written (see :mod:`vit.files`)."""
+    for name in (CONFIG, MODEL, METRICS, PREDICTIONS, STATUS, RESUME, "snapshots/epoch"):
+        folder, _, start = (path / name).as_posix().rpartition("/")
+        for draft in Path(folder).glob(f".{start}*"):
+            draft.unlink(missing_ok=True)
 
 
 def write_json(file: Path, values: Any) -> None:

@@ -6,6 +6,7 @@ nothing had happened, and ``torchrun`` with several processes draws what one pro
 """
 
 import argparse
+import errno
 import json
 import math
 import os
@@ -14,6 +15,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,13 +29,14 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from vit import augment, calibration, runs
+from vit import augment, calibration, claims, runs
 from vit.data import DataError, Split, channel_stats, load_split, validation_split
 from vit.evaluate import choose_device, measure, predict_logits, score
+from vit.holdout import held_out as set_aside
 from vit.init import mimetic_
 from vit.model import VisionTransformer, count_parameters
 from vit.muon import Muon
-from vit.recipes import RECIPES, Recipe
+from vit.recipes import RECIPES, Recipe, read_settings
 from vit.runs import RunError
 
 CHECK_EVERY = 10  # steps between looks at the loss; each look waits for a GPU
@@ -55,48 +58,48 @@ def train(
     """Train by ``recipe`` into the run directory ``out``.
 
     Raises:
-        RunError: if ``out`` holds another run, or there is nothing to resume.
+        RunError: if ``out`` holds another run or is being trained, there is nothing to resume, or
+            data, model and batch do not fit each other.
+        KeyboardInterrupt: when asked to pause by a file ``pause`` in ``out``. Asked to stop by a
+            file ``stop``, it ends the run after the epoch in progress.
         DataError: if the data cannot be had.
         NonFiniteLoss: if training diverges; the run keeps its last whole epoch.
     """
     device = device or choose_device("auto")
     rank, workers = join_workers(device)
-    data = load_parts(recipe, data_dir, device)
-    model, optimizers = build(recipe, seed, device)
-    forward = torch.compile(model) if device.type == "cuda" else model
-    low_precision = recipe.bfloat16 and has_bfloat16_units(device)
+    with Report(out, enabled=rank == 0) as report:
+        data = load_parts(recipe, data_dir, device)
+        model, optimizers = build(recipe, seed, device)
+        forward = torch.compile(model) if device.type == "cuda" else model
+        low_precision = recipe.bfloat16 and has_bfloat16_units(device)
 
-    size = recipe.batch_size
-    steps_per_epoch = len(data.train.labels) // size
-    if not steps_per_epoch or size % workers:
-        raise RunError(
-            f"A batch of {size} cannot be cut from {len(data.train.labels)} training pictures for "
-            f"{workers} process(es). Choose a smaller batch that their number divides."
-        )
-    total_steps = recipe.epochs * steps_per_epoch
-    mine = slice(rank * size // workers, (rank + 1) * size // workers)
-    exists = (out / runs.CONFIG).exists()
-    if workers > 1:
-        dist.barrier()  # every process has looked before the first one writes
-    config = describe(recipe, seed, data, model, low_precision)
-    first_epoch, rows = open_run(out, config, exists, resume, model, optimizers, rank == 0)
-    report = StatusReport(out, total_steps, enabled=rank == 0)
-    done = (first_epoch - 1) * steps_per_epoch
-    bar = tqdm(
-        total=total_steps,
-        initial=done,
-        unit="step",
-        disable=None if rank == 0 else True,
-    )
+        size = recipe.batch_size
+        steps_per_epoch = len(data.train.labels) // size
+        if not steps_per_epoch or size % workers:
+            raise RunError(
+                f"A batch of {size} cannot be cut from {len(data.train.labels)} training pictures "
+                f"for {workers} process(es). Choose a smaller batch that their number divides."
+            )
+        total_steps = recipe.epochs * steps_per_epoch
+        mine = slice(rank * size // workers, (rank + 1) * size // workers)
+        exists = (out / runs.CONFIG).exists()
+        if workers > 1:
+            dist.barrier()  # every process has looked before the first one writes
+        config = describe(recipe, seed, data, model, low_precision)
+        first_epoch, rows = open_run(out, config, exists, resume, model, optimizers, rank == 0)
+        report.begin(total_steps, (first_epoch - 1) * steps_per_epoch)
 
-    try:
         for epoch in range(first_epoch, recipe.epochs + 1):
+            if rows and workers == 1 and report.asks(runs.STOP):
+                break  # what the epochs so far gave is evaluated and kept
             started = time.perf_counter()
             model.train()
             totals = torch.zeros(3, dtype=torch.float64, device=device)  # loss, right, gradient
             generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
             order = torch.randperm(len(data.train.labels), generator=generator)
             for index in range(steps_per_epoch):
+                if index % CHECK_EVERY == 0 and report.asks(runs.PAUSE):
+                    raise KeyboardInterrupt(runs.PAUSE)  # resuming starts this epoch again
                 step = (epoch - 1) * steps_per_epoch + index
                 batch = order[index * size :][:size]
                 drawn = augment.draw(
@@ -140,16 +143,15 @@ def train(
                     plain = F.cross_entropy(logits, labels, reduction="sum")
                     right = (logits.argmax(1) == labels).sum()
                     totals += torch.stack([plain, right, norm * len(labels)])
-                done = step + 1
-                bar.update()
+                report.advance(step + 1)
                 if index % CHECK_EVERY == 0 or index == steps_per_epoch - 1:
                     if not math.isfinite(loss.item() + norm.item()):
                         raise NonFiniteLoss(
                             f"The loss or its gradient stopped being a finite number around step "
-                            f"{done} of {total_steps}. Lower the learning rate, or warm up "
+                            f"{step + 1} of {total_steps}. Lower the learning rate, or warm up "
                             f"for longer."
                         )
-                    report("running", done)
+                    report("running")
 
             if workers > 1:
                 dist.all_reduce(totals)
@@ -174,6 +176,7 @@ def train(
             if recipe.test_every_epoch:
                 row |= _named("test", measure(model, *data.test, data.mean, data.std))
             weights = model.state_dict()
+            claims.check(out)
             if recipe.keep == "last" or _merit(row) > max(map(_merit, rows), default=(-1.0, 0.0)):
                 runs.write_weights(out / runs.MODEL, weights, {"epoch": str(epoch)})
             if epoch in snapshot_epochs(recipe.epochs):
@@ -181,19 +184,11 @@ def train(
             rows.append(row)
             runs.write_metrics(out, rows)
             save_state(out, epoch, model, optimizers)
-            bar.write(_line(row, recipe.epochs), file=sys.stderr)
+            report.write(_line(row, recipe.epochs))
 
         if rank == 0:
             finish(out, rows, data)
-            report("finished", total_steps)
-    except BaseException as error:
-        state = "failed" if isinstance(error, Exception) else "interrupted"
-        report(state, done, error=str(error) or type(error).__name__)
-        raise
-    finally:
-        bar.close()
-        if workers > 1:
-            dist.destroy_process_group()
+            report("finished")
 
 
 class Part(NamedTuple):
@@ -223,12 +218,23 @@ def load_parts(recipe: Recipe, data_dir: Path | None, device: torch.device) -> P
 
     Raises:
         DataError: if it cannot be had.
+        RunError: if the recipe's model is made for other pictures or classes.
     """
     size = recipe.model.image_size
     training, test = (
         load_split(recipe.dataset, part, data_dir, image_size=size) for part in ("train", "test")
     )
+    needs = recipe.model.num_classes, recipe.model.in_chans, size, size
+    if (has := (len(training.class_names), *training.images.shape[1:])) != needs:
+        raise RunError(
+            f"The model is made for {needs[0]} classes and pictures of "
+            f"{' × '.join(map(str, needs[1:]))} numbers, but {recipe.dataset} has {has[0]} "
+            f"classes and pictures of {' × '.join(map(str, has[1:]))}. Change the model, or the "
+            f"data set."
+        )
     chosen, held_out = validation_split(len(training.labels), recipe.validation, training.labels)
+    if recipe.share < 1:
+        chosen = chosen[set_aside(training.labels[chosen], recipe.share)]
 
     def part(split: Split, indices: np.ndarray | slice) -> Part:
         return Part(
@@ -390,11 +396,17 @@ def open_run(
         if resume:
             raise RunError(f"There is no run in {out} to resume. Leave --resume out to start one.")
         if writes:
-            runs.write_json(out / runs.CONFIG, config)
+            claims.check(out)
+            runs.remove_drafts(out)
             runs.write_snapshot(out, 0, model.state_dict())
+            runs.write_json(out / runs.CONFIG, config)
         return 1, []
+    if writes:
+        runs.remove_drafts(out)
     stored = runs.read_config(out)
     asked = json.loads(json.dumps(config))
+    # A setting that the run was started without has the value that leaves things as they were.
+    stored["recipe"] = json.loads(json.dumps(Recipe("", "").to_dict())) | stored["recipe"]
     for key in ("recipe", "seed", "fingerprints"):
         if stored.get(key) != asked[key]:
             raise RunError(
@@ -402,14 +414,20 @@ def open_run(
                 f"mix two runs. Give the same settings, or --out for another place."
             )
     if not (out / runs.RESUME).exists():
-        if runs.read_metrics(out):
+        if len(runs.read_metrics(out)) > 1:  # one row is there before the first state is
             raise RunError(
                 f"{out} has lost its {runs.RESUME}, so the run cannot go on where it was. Start "
                 f"it again in another place with --out."
             )
         return 1, []
     epoch = load_state(out, model, optimizers)
-    return epoch + 1, [row for row in runs.read_metrics(out) if row["epoch"] <= epoch]
+    rows = [row for row in runs.read_metrics(out) if row["epoch"] <= epoch]
+    if [row["epoch"] for row in rows] != list(range(1, epoch + 1)):
+        raise RunError(
+            f"{out / runs.METRICS} lacks some of the {epoch} epochs, so which weights to keep "
+            f"cannot be told. Start it again in another place with --out."
+        )
+    return epoch + 1, rows
 
 
 def save_state(
@@ -481,38 +499,120 @@ def finish(out: Path, rows: list[dict[str, Any]], data: Parts) -> None:
             "temperature": repr(temperature),
             "calibrated_on": str(len(data.val.labels)),
         }
+        claims.check(out)
         runs.write_weights(out / runs.MODEL, model.state_dict(), metadata)
     logits = predict_logits(model, data.test.images, data.mean, data.std)
     labels = data.test.labels
     probabilities = logits.softmax(1).cpu().numpy()
+    claims.check(out)
     runs.write_predictions(out, labels.cpu().numpy(), probabilities, data.fingerprints["test"])
-    kept = next(row for row in rows if row["epoch"] == run.epoch)
-    kept |= _named("test", score(logits * temperature, labels))
+    for row in rows:  # a kill can leave weights of an epoch that has no row yet
+        if row["epoch"] == run.epoch:
+            row |= _named("test", score(logits * temperature, labels))
     runs.write_metrics(out, rows)
 
 
-class StatusReport:
-    """Tells readers of the run directory what this process is doing, at most every two seconds
-    while nothing but the step changes."""
+class Report:
+    """A training process's hold on its run directory: while it lasts nobody else trains there, and
+    readers and the terminal are told how far training is and how it ended.
 
-    def __init__(self, out: Path, total: int, enabled: bool) -> None:
-        self.file = out / runs.STATUS
-        self.total = total
+    ``status.json`` is replaced at most every two seconds while nothing but the step changes. It is
+    left alone until :meth:`begin`, when the directory has turned out to be this run's.
+
+    Raises:
+        RunError: if another process trains there, or the directory was removed meanwhile.
+    """
+
+    def __init__(self, out: Path, enabled: bool) -> None:
+        self.out = out
         self.enabled = enabled
-        self.process = {"pid": os.getpid(), "started": psutil.Process().create_time()}
+        self.hold = claims.hold(out)
+        self.begun = False
         self.last = ("", 0.0)
 
-    def __call__(self, state: str, step: int, error: str | None = None) -> None:
+    def __enter__(self) -> "Report":
+        self.hold.__enter__()
+        return self
+
+    def begin(self, total: int, done: int) -> None:
+        """From now on tell, starting at step ``done`` of ``total``."""
+        self.begun = True
+        self.total, self.done = total, done
+        self.process = {"pid": os.getpid(), "started": psutil.Process().create_time()}
+        disable = None if self.enabled else True
+        self.bar = tqdm(total=total, initial=done, unit="step", disable=disable)
+        self("running")
+
+    def advance(self, done: int) -> None:
+        """Count a step; ``done`` are those since the run's start."""
+        self.done = done
+        self.bar.update()
+
+    def write(self, line: str) -> None:
+        """Put a line above the progress bar."""
+        self.bar.write(line, file=sys.stderr)
+
+    def asks(self, wish: str) -> bool:
+        """Whether there is a wish, ``runs.PAUSE`` or ``runs.STOP``, for this process to heed."""
+        return self.enabled and (self.out / wish).exists()
+
+    def __call__(self, state: str, error: str | None = None) -> None:
         now = time.time()
-        if not self.enabled or (state == self.last[0] and abs(now - self.last[1]) < HEARTBEAT):
+        if not self.enabled:
+            return
+        claims.check(self.out)
+        if state == self.last[0] and abs(now - self.last[1]) < HEARTBEAT:
             return
         self.last = (state, now)
-        runs.write_json(
-            self.file,
-            {"state": state, "step": step, "total": self.total}
-            | self.process
-            | {"heartbeat": now, "error": error},
+        status = {"state": state, "step": self.done, "total": self.total, **self.process}
+        try:
+            runs.write_json(self.out / runs.STATUS, {**status, "heartbeat": now, "error": error})
+        except OSError:
+            if state == "finished":
+                raise
+            return  # a missing line about the way loses nothing; the epoch's end needs the room
+        if state in ("paused", "finished"):
+            for wish in (runs.PAUSE, runs.STOP):
+                (self.out / wish).unlink(missing_ok=True)
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        try:
+            if self.begun:
+                self.bar.close()
+                if error is not None:
+                    with suppress(RunError):  # where the directory is gone, nothing is written
+                        if isinstance(error, Exception):
+                            self("failed", explain(error))
+                        elif runs.PAUSE in error.args or self.asks(runs.PAUSE):
+                            self("paused")
+                        else:
+                            self("interrupted")
+        finally:
+            self.hold.__exit__(None, None, None)
+            if dist.is_initialized():
+                dist.destroy_process_group()
+
+
+def explain(error: BaseException) -> str:
+    """What went wrong, and what to do, in one line."""
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return (
+            f"There is no room left to write in ({error.strerror}). Free some space, then resume: "
+            f"at most one epoch is trained again."
         )
+    if is_out_of_memory(error):
+        return (
+            "There is not enough memory for this model and batch. Start a run with a smaller "
+            "batch, width or depth."
+        )
+    return str(error).partition("\n")[0] or type(error).__name__
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether memory ran out, on a GPU or not; PyTorch has no exception for the latter."""
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or (
+        isinstance(error, RuntimeError) and "DefaultCPUAllocator" in str(error)
+    )
 
 
 def _named(split: str, measured: tuple[float, float]) -> dict[str, float]:
@@ -538,7 +638,11 @@ def _line(row: dict[str, Any], epochs: int) -> str:
 def main(arguments: list[str] | None = None) -> int:
     """The command line; returns its exit code."""
     parser = argparse.ArgumentParser("python -m vit.train", description="Train a model.")
-    parser.add_argument("recipe", metavar="RECIPE", help=", ".join(RECIPES))
+    parser.add_argument(
+        "recipe",
+        metavar="RECIPE",
+        help=f"{', '.join(RECIPES)}, or a JSON file of settings, such as a run's config.json",
+    )
     parser.add_argument("--data-dir", type=Path, help="default: VIT_DATA_DIR, else data/")
     parser.add_argument(
         "--out",
@@ -546,26 +650,42 @@ def main(arguments: list[str] | None = None) -> int:
         help="run directory; default: a folder of the recipe's name in VIT_RUNS_DIR, else in runs/",
     )
     parser.add_argument("--epochs", type=int)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, help="default: the file's, else 0")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps …")
     parser.add_argument("--resume", action="store_true", help="go on after the last whole epoch")
+    # A descriptor that vit.jobs took the run directory's lock with, for this process.
+    parser.add_argument("--lock", type=int, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
-    if given.recipe not in RECIPES:
-        parser.error(f"there is no recipe {given.recipe!r}. Known are: {', '.join(RECIPES)}.")
-    recipe = RECIPES[given.recipe]()
+    seed = 0
+    if given.recipe in RECIPES:
+        recipe = RECIPES[given.recipe]()
+    elif Path(given.recipe).is_file():
+        try:
+            recipe, seed = read_settings(Path(given.recipe))
+        except ValueError as error:
+            parser.error(str(error))
+    else:
+        known = ", ".join(RECIPES)
+        parser.error(f"there is no recipe {given.recipe!r}. Known are: {known}, or name a file.")
     if given.epochs is not None:
         if given.epochs < 1:
             parser.error(f"--epochs must be at least 1, not {given.epochs}.")
         recipe = replace(recipe, epochs=given.epochs)
-    if not 0 <= given.seed < 2**32:
-        parser.error(f"--seed must be a whole number from 0 to {2**32 - 1}, not {given.seed}.")
+    seed = seed if given.seed is None else given.seed
+    if not 0 <= seed < 2**32:
+        parser.error(f"--seed must be a whole number from 0 to {2**32 - 1}, not {seed}.")
     out = given.out or Path(os.environ.get("VIT_RUNS_DIR") or "runs") / recipe.name
+    if given.lock is not None:
+        claims.adopt(out, given.lock)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         device = choose_device(given.device)
-        train(recipe, out, given.seed, given.data_dir, device, given.resume)
-    except (DataError, RunError, NonFiniteLoss, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        train(recipe, out, seed, given.data_dir, device, given.resume)
+    except Exception as error:
+        said = isinstance(error, DataError | RunError | NonFiniteLoss | OSError)
+        if not said and not is_out_of_memory(error):
+            raise
+        print(f"error: {explain(error)}", file=sys.stderr)
         return 1 if isinstance(error, NonFiniteLoss) else 2
     except KeyboardInterrupt:
         print(f"Interrupted. Go on with --resume --out {out}", file=sys.stderr)
