@@ -51,7 +51,9 @@ def picture(seed: int) -> tuple[str, bytes]:
 
 
 def bars(page: Page) -> list[str]:
-    return page.locator("[data-testid=stSidebar] .bars td:last-child").all_inner_texts()
+    shown = page.locator("[data-testid=stSidebar] .bars td:last-child")
+    shown.first.wait_for()
+    return shown.all_inner_texts()
 
 
 def test_a_choice_comes_back_by_back_reload_and_link(opened: Open) -> None:
