@@ -646,6 +646,25 @@ def test_a_trainer_that_ends_early_leaves_the_queue(
     assert job.state == state and says in job.message and "\n" not in job.message
 
 
+def test_a_trainer_leaves_one_core_to_the_pages(
+    run: Path, real: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in(run, monkeypatch, "echo $OMP_NUM_THREADS > threads; echo $@ > arguments")
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    monkeypatch.setattr(worker.torch, "get_num_threads", lambda: 8)
+    worker._train(run)
+    assert (run / "threads").read_text() == "7\n"
+    words = (run / "arguments").read_text().split()
+    assert words[:3] == ["-m", "vit.train", str(run / runs.REQUEST)] and "--resume" not in words
+    monkeypatch.setattr(worker.torch, "get_num_threads", lambda: 1)
+    runs.write_json(run / runs.CONFIG, {})
+    told(run, "queued", order=1)
+    worker._train(run)
+    assert (run / "threads").read_text() == "1\n"
+    words = (run / "arguments").read_text().split()
+    assert words[2] == str(run / runs.CONFIG) and "--resume" in words
+
+
 def test_while_there_is_no_room_to_note_an_end_it_is_tried_once(
     run: Path, real: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

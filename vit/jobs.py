@@ -1,14 +1,13 @@
 """Training in the background: start, watch, pause, resume, stop, delete and queue runs.
 
 The app and training meet in the run directory alone (see vit/runs.py). Any number of apps and
-command lines may share a runs directory; nothing is kept in memory, so any of them may be killed
+command lines may share a runs directory; no state is kept in memory, so any of them may be killed
 at any time.
 
-A run waits when its ``status.json`` says ``queued``. One worker (vit/worker.py) in
-a runs directory trains what waits, one run after another, each in a process of its own, and ends
-when nothing waits. :func:`keep_going` starts it; call it whenever a page is shown. App,
-worker and trainer do not need each other: if the worker is killed, the trainer trains on, and the
-next worker waits for it.
+A run waits when its ``status.json`` says ``queued``. One worker in a runs directory (vit/worker.py)
+trains what waits, one run after another, each in a process of its own, and ends when nothing waits.
+:func:`keep_going` starts it; call it whenever a page is shown. App, worker and trainer do not need
+each other: if the worker is killed, the trainer trains on, and the next worker waits for it.
 
 What :func:`look` says of a run is worked out anew each time; what a file says is believed only
 where the trainer's lock (vit/claims.py) does not say otherwise:

@@ -417,7 +417,7 @@ def open_run(
         if len(runs.read_metrics(out)) > 1:  # one row is there before the first state is
             raise RunError(
                 f"{out} has lost its {runs.RESUME}, so the run cannot go on where it was. Start "
-                f"it again in another place with --out."
+                f"it again as a new run, in another place."
             )
         return 1, []
     epoch = load_state(out, model, optimizers)
@@ -425,7 +425,7 @@ def open_run(
     if [row["epoch"] for row in rows] != list(range(1, epoch + 1)):
         raise RunError(
             f"{out / runs.METRICS} lacks some of the {epoch} epochs, so which weights to keep "
-            f"cannot be told. Start it again in another place with --out."
+            f"cannot be told. Start it again as a new run, in another place."
         )
     return epoch + 1, rows
 
@@ -466,7 +466,7 @@ def load_state(
     except (OSError, SafetensorError, KeyError, ValueError, TypeError, RuntimeError) as error:
         raise RunError(
             f"{out / runs.RESUME} is damaged, so the run cannot go on where it was. "
-            f"Start it again in another place with --out."
+            f"Start it again as a new run, in another place."
         ) from error
     return epoch
 
