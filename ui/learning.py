@@ -19,7 +19,7 @@ from ui.words import to_the_letter
 from vit import published, runs
 from vit.model import VisionTransformer
 from vit.progress import sentence, verdict
-from vit.recipes import RECIPES
+from vit.recipes import RECIPES, Recipe
 from vit.runs import Run, RunError
 
 Rows = Sequence[Mapping[str, Any]]
@@ -51,6 +51,7 @@ LABELS = {
     "kept_patches": "share of patches kept in early training",
     "kept_patches_until": "early training ends at this share of all steps",
     "bfloat16": "matrix products in bfloat16, where there are units for it",
+    "share": "share of the training pictures that is used",
     "keep": "the epoch whose weights are kept",
     "image_size": "picture side (pixels)",
     "patch_size": "patch side (pixels)",
@@ -172,10 +173,13 @@ def repeat_command(config: Mapping[str, Any]) -> tuple[str, bool]:
     command = f"python -m vit.train {recipe['name']} --seed {config['seed']}"
     if recipe["name"] not in RECIPES:
         return command, False
-    today = json.loads(json.dumps(RECIPES[recipe["name"]]().to_dict()))
+    today, defaults = (
+        json.loads(json.dumps(r.to_dict())) for r in (RECIPES[recipe["name"]](), Recipe("", ""))
+    )
     if recipe["epochs"] != today["epochs"]:
         command += f" --epochs {recipe['epochs']}"
-    return command, today | {"epochs": recipe["epochs"]} == recipe
+    # A setting that the run was made without has the value that leaves things as they were.
+    return command, today | {"epochs": recipe["epochs"]} == defaults | recipe
 
 
 def show_settings(config: Mapping[str, Any]) -> None:

@@ -129,6 +129,7 @@ def test_every_setting_of_the_recipe_and_the_model_is_listed() -> None:
 
 def test_the_command_is_the_runs_own() -> None:
     config = {"recipe": json.loads(json.dumps(digits().to_dict())), "seed": 7}
+    assert repeat_command(read_config(DIGITS)) == ("python -m vit.train digits --seed 0", True)
     assert repeat_command(config) == ("python -m vit.train digits --seed 7", True)
     config["recipe"]["epochs"] = 3
     assert repeat_command(config) == ("python -m vit.train digits --seed 7 --epochs 3", True)
