@@ -10,6 +10,7 @@ import torch.nn.functional as F
 import torchvision.models
 
 import vit.model
+from benchmarks.peers import our_name
 from vit import VisionTransformer, ViTConfig, record
 from vit.hooks import is_recording
 from vit.model import count_parameters, cut_patches
@@ -81,24 +82,9 @@ def torchvision_twin(config: ViTConfig, ours: dict[str, torch.Tensor]) -> torch.
     twin.conv_proj = torch.nn.Conv2d(
         config.in_chans, config.embed_dim, config.patch_size, config.patch_size
     )
-    names = {
-        "class_token": "cls_token",
-        "conv_proj.": "patch_embed.proj.",
-        "encoder.pos_embedding": "pos_embed",
-        "encoder.ln.": "norm.",
-        "encoder.layers.encoder_layer_": "blocks.",
-        ".ln_1.": ".norm1.",
-        ".ln_2.": ".norm2.",
-        ".self_attention.in_proj_": ".attn.qkv.",
-        ".self_attention.out_proj.": ".attn.proj.",
-        ".mlp.0.": ".mlp.fc1.",
-        ".mlp.3.": ".mlp.fc2.",
-        "heads.head.": "head.",
-    }
 
     def ours_for(name: str) -> torch.Tensor:
-        for theirs, our in names.items():
-            name = name.replace(theirs, our)
+        name = our_name(name)
         if name.endswith("qkv.bias") and name not in ours:
             return torch.zeros(3 * config.embed_dim)
         return ours[name]
