@@ -6,7 +6,7 @@ from html import escape
 import numpy as np
 import plotly.graph_objects as go
 
-from figures.layout import settle
+from figures.layout import settle, share_rows
 from figures.theme import Palette
 
 
@@ -59,18 +59,5 @@ def per_class(
             name=name,
         )
     settle(figure, palette, height=60 + row * len(order), left=8, top=8)
-    figure.update_xaxes(
-        title="pictures named rightly, %",
-        range=[0, 100],
-        gridcolor=palette.line,
-        zeroline=False,
-        fixedrange=True,
-    )
-    figure.update_yaxes(
-        tickvals=np.arange(len(order)),
-        ticktext=labels,
-        showgrid=False,
-        automargin=True,
-        fixedrange=True,
-    )
+    share_rows(figure, palette, np.arange(len(order)), labels)
     return figure

@@ -1,5 +1,7 @@
 """What all figures have in common."""
 
+from collections.abc import Sequence
+
 import plotly.graph_objects as go
 
 from figures.theme import Palette
@@ -30,3 +32,19 @@ def colour_bar(title: str, **options: object) -> dict[str, object]:
     """A slim colour bar with its tensor or unit written along it."""
     label = {"text": title, "side": "right", "font": {"size": 11}}
     return {"title": label, "thickness": 9, "outlinewidth": 0} | options
+
+
+def share_rows(
+    figure: go.Figure, palette: Palette, positions: Sequence[float], labels: Sequence[str]
+) -> None:
+    """Axes of a figure that has a row for each label and the share named rightly (%) along it."""
+    figure.update_xaxes(
+        title="pictures named rightly, %",
+        range=[0, 100],
+        gridcolor=palette.line,
+        zeroline=False,
+        fixedrange=True,
+    )
+    figure.update_yaxes(
+        tickvals=positions, ticktext=labels, showgrid=False, automargin=True, fixedrange=True
+    )

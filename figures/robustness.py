@@ -6,7 +6,7 @@ from html import escape
 import numpy as np
 import plotly.graph_objects as go
 
-from figures.layout import settle
+from figures.layout import settle, share_rows
 from figures.theme import Palette
 
 
@@ -54,19 +54,6 @@ def after_changes(
         **shared,
     )
     settle(figure, palette, height=60 + 30 * len(names), left=8, top=8)
-    figure.update_xaxes(
-        title="pictures named rightly, %",
-        range=[0, 100],
-        gridcolor=palette.line,
-        zeroline=False,
-        fixedrange=True,
-    )
-    figure.update_yaxes(
-        tickvals=rows,
-        ticktext=labels,
-        autorange="reversed",
-        showgrid=False,
-        automargin=True,
-        fixedrange=True,
-    )
+    share_rows(figure, palette, rows, labels)
+    figure.update_yaxes(autorange="reversed")
     return figure
