@@ -49,10 +49,9 @@ class Reliability:
 
 def confusion_matrix(labels: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
     """(classes, classes) counts: row = true class, column = the most probable class."""
-    from sklearn import metrics
-
-    classes = np.arange(probabilities.shape[1])
-    return metrics.confusion_matrix(labels, probabilities.argmax(1), labels=classes)
+    classes = probabilities.shape[1]
+    cells = labels * classes + probabilities.argmax(1)
+    return np.bincount(cells, minlength=classes**2).reshape(classes, classes)
 
 
 @dataclass(frozen=True)
@@ -76,13 +75,14 @@ class ClassScores:
 
 def class_scores(labels: np.ndarray, probabilities: np.ndarray) -> ClassScores:
     """Precision, recall and F1 of each class, if the most probable class is the answer."""
-    from sklearn.metrics import precision_recall_fscore_support
+    matrix = confusion_matrix(labels, probabilities)
+    right, count, named = matrix.diagonal(), matrix.sum(1), matrix.sum(0)
 
-    said, classes = probabilities.argmax(1), np.arange(probabilities.shape[1])
-    precision, recall, f1, count = precision_recall_fscore_support(
-        labels, said, labels=classes, zero_division=np.nan
-    )
-    return ClassScores(precision, recall, f1, count, float(np.nanmean(f1)))
+    def share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+        return np.divide(part, whole, out=np.full(len(part), np.nan), where=whole > 0)
+
+    f1 = share(2 * right, count + named)
+    return ClassScores(share(right, named), share(right, count), f1, count, float(np.nanmean(f1)))
 
 
 def wilson_interval(right: int, count: int, level: float = 0.95) -> tuple[float, float]:
