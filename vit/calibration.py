@@ -6,9 +6,13 @@ model with the head W / T, b / T: nothing that reads a model needs to know of it
 """
 
 import math
+from pathlib import Path
 
 import numpy as np
 from torch import Tensor
+
+from vit import claims, runs
+from vit.evaluate import predict_logits
 
 LIMIT = 20.0  # a temperature lies between 1 / LIMIT and LIMIT
 
@@ -40,6 +44,36 @@ def fit_temperature(logits: Tensor, labels: Tensor) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if slope(middle) > 0 else (low, middle)
     return math.exp((low + high) / 2)
+
+
+def calibrate(path: Path, epoch: int | None, images: Tensor, labels: Tensor) -> None:
+    """Fit a temperature to a run's kept weights, or to its snapshot of an epoch, and fold it into
+    their head. What has one already is left alone: nothing is divided twice.
+
+    Args:
+        images: (n, C, S, S) uint8, pictures that the model did not learn from.
+        labels: (n,) their classes, on the same device.
+
+    Raises:
+        RunError: if those weights cannot be opened.
+    """
+    run = runs.load_run(path, epoch)
+    if run.calibrated_on:
+        return
+    logits = predict_logits(run.model.to(images.device), images, run.mean, run.std)
+    temperature = fit_temperature(logits, labels)
+    weights = fold(run.model.state_dict(), temperature)
+    metadata = {
+        "epoch": str(run.epoch),
+        "temperature": repr(temperature),
+        "calibrated_on": str(len(labels)),
+    }
+    file = path / runs.MODEL
+    if epoch is not None:
+        file = runs.snapshot_path(path, epoch)
+        weights = {name: tensor.half() for name, tensor in weights.items()}
+    claims.check(path)
+    runs.write_weights(file, weights, metadata)
 
 
 def fold(weights: dict[str, Tensor], temperature: float) -> dict[str, Tensor]:

@@ -481,34 +481,27 @@ def _optimizer_tensors(
 
 
 def finish(out: Path, rows: list[dict[str, Any]], data: Parts) -> None:
-    """Make the kept weights' probabilities honest with the validation pictures, then read the
-    test split once with them and note what came of it.
+    """Make the probabilities of the kept weights and of every snapshot honest with the validation
+    pictures, then read the test split once with the kept weights and note what came of it.
 
     A temperature (Guo et al., arXiv 1706.04599) changes no answer. It goes into the head's
     weights, so that whoever opens the model has it; the curves stay those of the trained weights.
     """
+    calibration.calibrate(out, None, data.val.images, data.val.labels)
+    for epoch in runs.list_epochs(out):
+        with suppress(RunError):  # a snapshot that is damaged stays so, and costs the run nothing
+            calibration.calibrate(out, epoch, data.val.images, data.val.labels)
     run = runs.load_run(out)
-    model = run.model.to(data.test.images.device)
-    temperature = run.temperature
-    if not run.calibrated_on:
-        logits = predict_logits(model, data.val.images, data.mean, data.std)
-        temperature = calibration.fit_temperature(logits, data.val.labels)
-        model.load_state_dict(calibration.fold(model.state_dict(), temperature))
-        metadata = {
-            "epoch": str(run.epoch),
-            "temperature": repr(temperature),
-            "calibrated_on": str(len(data.val.labels)),
-        }
-        claims.check(out)
-        runs.write_weights(out / runs.MODEL, model.state_dict(), metadata)
-    logits = predict_logits(model, data.test.images, data.mean, data.std)
+    logits = predict_logits(
+        run.model.to(data.test.images.device), data.test.images, data.mean, data.std
+    )
     labels = data.test.labels
     probabilities = logits.softmax(1).cpu().numpy()
     claims.check(out)
     runs.write_predictions(out, labels.cpu().numpy(), probabilities, data.fingerprints["test"])
     for row in rows:  # a kill can leave weights of an epoch that has no row yet
         if row["epoch"] == run.epoch:
-            row |= _named("test", score(logits * temperature, labels))
+            row |= _named("test", score(logits * run.temperature, labels))
     runs.write_metrics(out, rows)
 
 
