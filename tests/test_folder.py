@@ -13,6 +13,7 @@ from torchvision.datasets import ImageFolder
 
 from tests import small_data
 from vit import archive, images
+from vit import folder as folder_module
 from vit.data import DataError, Split, load_split
 
 FILES = small_data.folder_files({"cat": 10, "dog": 5, "eel/deep": 5})
@@ -312,3 +313,38 @@ def test_an_entry_damaged_in_the_zip_is_named_and_left_out(tmp_path: Path) -> No
     ]
     good = {name: content for name, content in FILES.items() if name != "cat/03.png"}
     assert examples(*splits) == expected(good)
+
+
+# By the names alone
+
+
+def test_a_survey_names_what_would_be_read_and_opens_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = small_data.write_files(tmp_path / "pets", FILES | {"cat/bad.png": b""})
+    zipped = make_zip(tmp_path / "pets.zip", FILES | {"cat/bad.png": b""})
+    splits = both(folder)
+    monkeypatch.setattr(images, "open_picture", lambda data: pytest.fail("read"))
+    found = folder_module.survey(folder)
+    assert found == folder_module.survey(zipped)
+    assert sorted(name for part in found.values() for name, _ in part) == sorted(
+        [*FILES, "cat/bad.png"]
+    )
+    (skipped,) = (
+        part for part, split in zip(("train", "test"), splits, strict=True) if split.skipped
+    )
+    for part, split in zip(("train", "test"), splits, strict=True):
+        labels = [label for _, label in found[part]]
+        assert len(labels) == len(split.labels) + (part == skipped)
+
+
+@pytest.mark.parametrize("files", [{}, small_data.folder_files({"cat": 4})])
+def test_a_survey_refuses_what_reading_would(tmp_path: Path, files: dict[str, bytes]) -> None:
+    (tmp_path / "pets").mkdir()
+    folder = small_data.write_files(tmp_path / "pets", files)
+    for path in (folder, make_zip(tmp_path / "pets.zip", files), tmp_path / "none"):
+        with pytest.raises(DataError) as surveyed:
+            folder_module.survey(path)
+        with pytest.raises(DataError) as read:
+            load_split(str(path), "train")
+        assert str(surveyed.value) == str(read.value)

@@ -46,10 +46,7 @@ def load_folder(path: Path, split: SplitName, image_size: int, cache: Path) -> S
     elif zipfile.is_zipfile(path):
         names, state = [], file_state(path)
     else:
-        raise DataError(
-            f"There is no dataset at {path}. Give the path of a folder with one folder of pictures "
-            "per class, or of a zip of it; or one of the names cifar10 and digits."
-        )
+        raise _no_dataset(path)
 
     def build() -> Pixels:
         if path.is_dir():
@@ -59,6 +56,27 @@ def load_folder(path: Path, split: SplitName, image_size: int, cache: Path) -> S
 
     origin = f"{path.resolve()} at {image_size} px"
     return cached(cache, f"folder-{split}", origin, state, build)
+
+
+def survey(path: Path) -> dict[SplitName, list[Example]]:
+    """Which pictures of an image folder, or a zip of one, belong to which class and split, by their
+    names alone: none is opened.
+
+    Raises DataError for fewer than two classes, or test pictures of a class to train on none.
+    """
+    if path.is_dir():
+        return _parts(path, _walk(path))
+    if not zipfile.is_zipfile(path):
+        raise _no_dataset(path)
+    with open_zip(path) as (members, _):
+        return _parts(path, sorted(filter(_is_picture, members)))
+
+
+def _no_dataset(path: Path) -> DataError:
+    return DataError(
+        f"There is no dataset at {path}. Give the path of a folder with one folder of pictures "
+        "per class, or of a zip of it; or one of the names cifar10 and digits."
+    )
 
 
 def _walk(path: Path) -> list[str]:
@@ -82,9 +100,8 @@ def _read_file(folder: Path, name: str, limit: int) -> bytes:
         return file.read(limit)
 
 
-def _decode(
-    path: Path, names: Sequence[str], read: Reader, split: SplitName, image_size: int
-) -> Pixels:
+def _parts(path: Path, names: Sequence[str]) -> dict[SplitName, list[Example]]:
+    """``split_examples``, if its classes make a dataset."""
     parts = split_examples(names)
     classes = sorted({label for _, label in parts["train"]})
     if len(classes) < 2:
@@ -99,6 +116,14 @@ def _decode(
             f"{path} has test pictures of {unknown[0]!r} but none to train on. Add that class to "
             "train/, or take it out of the test folder."
         )
+    return parts
+
+
+def _decode(
+    path: Path, names: Sequence[str], read: Reader, split: SplitName, image_size: int
+) -> Pixels:
+    parts = _parts(path, names)
+    classes = sorted({label for _, label in parts["train"]})
     examples = parts[split]
     size = len(examples) * 3 * image_size * image_size
     if size > MAX_DECODED:
