@@ -30,3 +30,13 @@ def validation_split(
     share = min(size, n // 10) / n
     chosen = held_out(np.zeros(n, int) if labels is None else labels, share)
     return np.flatnonzero(~chosen), np.flatnonzero(chosen)
+
+
+def training_part(
+    labels: np.ndarray, validation: int, share: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """How a recipe divides a training split with ``labels`` (n,): indices (training, validation),
+    ascending. ``validation`` are set aside, and of the others a ``share`` is learned from, the same
+    one every time; a smaller share is a part of a larger one."""
+    chosen, out = validation_split(len(labels), validation, labels)
+    return (chosen[held_out(labels[chosen], share)] if share < 1 else chosen), out

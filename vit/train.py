@@ -30,9 +30,9 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from vit import augment, calibration, claims, runs
-from vit.data import DataError, Split, channel_stats, load_split, validation_split
+from vit.data import DataError, Split, channel_stats, load_split
 from vit.evaluate import choose_device, measure, predict_logits, score
-from vit.holdout import held_out as set_aside
+from vit.holdout import training_part
 from vit.init import mimetic_
 from vit.model import VisionTransformer, count_parameters
 from vit.muon import Muon
@@ -232,9 +232,7 @@ def load_parts(recipe: Recipe, data_dir: Path | None, device: torch.device) -> P
             f"classes and pictures of {' × '.join(map(str, has[1:]))}. Change the model, or the "
             f"data set."
         )
-    chosen, held_out = validation_split(len(training.labels), recipe.validation, training.labels)
-    if recipe.share < 1:
-        chosen = chosen[set_aside(training.labels[chosen], recipe.share)]
+    chosen, held_out = training_part(training.labels, recipe.validation, recipe.share)
 
     def part(split: Split, indices: np.ndarray | slice) -> Part:
         return Part(
