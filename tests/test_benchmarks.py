@@ -202,12 +202,14 @@ def test_inference_compares_logits_and_starts_the_evaluation(
     recorded = found["Attention in a recorded pass"]["rows"]
     assert [row["found"] for row in recorded] == ["(50, 4, 65, 65)"] * 6
     (in_float32,) = (
-        part for title, part in found.items() if "pictures of CIFAR-10 in float32," in title
+        part for title, part in found.items() if "pictures of CIFAR-10 in float32:" in title
     )
-    assert [row["÷ ours"] for row in in_float32["rows"] if row["model"] == "ours"] == [1.0]
+    (ours,) = (row for row in in_float32["rows"] if row["model"] == "ours")
+    assert [ours[f"in {batch}s, ÷ ours"] for batch in inference.BATCHES] == [1.0, 1.0]
+    assert ours["÷ vit.evaluate"] > 0
     (command,) = next(part for title, part in found.items() if "vit.evaluate" in title)["rows"]
     assert command["pictures"] == 50
-    assert command["whole command"] > command["model alone"]
+    assert command["whole command"] > command["its own passes"]
 
 
 @pytest.mark.parametrize("program", [training, inference])
