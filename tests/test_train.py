@@ -64,6 +64,8 @@ def test_a_resumed_run_equals_an_uninterrupted_one(finished, data, tmp_path, mon
     steps = -10_000
     train.train(TINY, tmp_path / "run", seed=3, data_dir=data, resume=True)
     assert rows_without_times(tmp_path / "run") == rows_without_times(finished)
+    ours, theirs = runs.read_steps(tmp_path / "run"), runs.read_steps(finished)
+    assert all((ours[key] == theirs[key]).all() for key in ours.keys() - TIMES)
     for name in ("model.safetensors", "resume.safetensors", "snapshots/epoch-0004.safetensors"):
         ours, theirs = load_file(tmp_path / "run" / name), load_file(finished / name)
         assert ours.keys() == theirs.keys()
@@ -107,6 +109,28 @@ def test_metrics_predictions_and_evaluation_agree(finished, data):
     report = evaluate(finished, data, torch.device("cpu"))
     assert report["accuracy"] == kept["test_accuracy"]
     assert np.sum(report["confusion"]) == len(test.labels)
+
+
+def test_the_live_record_adds_up_to_the_epochs(finished):
+    steps, rows = runs.read_steps(finished), runs.read_metrics(finished)
+    assert steps["step"].tolist() == list(range(10, 81, 10))
+    assert steps["epoch"].tolist() == [step / 20 for step in range(10, 81, 10)]
+    assert (steps["images_per_second"] > 0).all()
+    for ours, theirs in (("loss", "train_loss"), ("accuracy", "train_accuracy")):
+        means = steps[ours].reshape(4, 2).mean(axis=1)
+        assert means == pytest.approx([row[theirs] for row in rows], rel=1e-12)
+    means = steps["grad_norm"].reshape(4, 2).mean(axis=1)
+    assert means == pytest.approx([row["grad_norm"] for row in rows], rel=1e-12)
+    rates = [row["learning_rate"] for row in rows]
+    assert steps["learning_rate"].reshape(4, 2)[:, 1].tolist() == rates
+
+
+@pytest.mark.parametrize("batch_size", [100, 400])
+def test_the_live_record_has_a_line_for_an_epochs_end(data, tmp_path, batch_size):
+    train.train(replace(TINY, epochs=3, batch_size=batch_size), tmp_path / "run", data_dir=data)
+    each = 1293 // batch_size  # steps in an epoch
+    ends = [step for step in range(1, 3 * each + 1) if step % each in (0, *range(10, each, 10))]
+    assert runs.read_steps(tmp_path / "run")["step"].tolist() == ends
 
 
 def test_the_temperature_is_fitted_on_the_validation_pictures(finished, data):
@@ -330,3 +354,6 @@ def test_two_processes_learn_as_one(finished, data, tmp_path):
     ):
         assert ours["train_loss"] == pytest.approx(theirs["train_loss"], abs=1e-4)
         assert ours["val_loss"] == pytest.approx(theirs["val_loss"], abs=1e-4)
+    ours, theirs = runs.read_steps(tmp_path / "run"), runs.read_steps(finished)
+    for key in ours.keys() - TIMES:
+        assert ours[key] == pytest.approx(theirs[key], abs=1e-4)

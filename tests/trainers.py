@@ -94,6 +94,9 @@ def assert_same_run(ours: Path, theirs: Path) -> None:
         for run in (ours, theirs)
     )
     assert one == other
+    one, other = runs.read_steps(ours), runs.read_steps(theirs)
+    assert len(one["step"]) == runs.read_metrics(theirs)[-1]["step"] // 10
+    assert all((one[key] == other[key]).all() for key in one.keys() - TIMES)
     one, other = runs.read_predictions(ours), runs.read_predictions(theirs)
     assert (one["probabilities"] == other["probabilities"]).all()
     assert not [path for path in ours.rglob(".*") if path.is_file()], "no draft is left behind"

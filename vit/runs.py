@@ -4,6 +4,7 @@
     model.safetensors    the kept weights, float32; its metadata say of which epoch they are, and
                          what temperature was folded into them (see vit/calibration.py)
     metrics.jsonl        one row for each epoch
+    steps.jsonl          one line for about ten steps, to be watched live; nothing depends on it
     snapshots/           epoch-NNNN.safetensors, half precision
     predictions.npz      labels and probabilities on the test split, with its fingerprint
     robustness.json      accuracy on the test split after each change of vit/robustness.py
@@ -15,8 +16,8 @@
     train.log            what a training process that the app started had to say
 
 Shipped runs in ``checkpoints/`` and the visitor's own in ``runs/`` look the same. Nothing here is
-a pickle. Every file is written beside its place and moved there, so a reader never sees half of
-one, and a crash leaves the last whole one.
+a pickle. Every file but ``steps.jsonl`` and the log, which grow at their ends, is written beside
+its place and moved there, so a reader never sees half of one, and a crash leaves the last whole one.
 """
 
 import hashlib
@@ -25,6 +26,7 @@ import math
 import re
 import zipfile
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -42,6 +44,7 @@ from vit.model import VisionTransformer
 CONFIG = "config.json"
 MODEL = "model.safetensors"
 METRICS = "metrics.jsonl"
+STEPS = "steps.jsonl"
 PREDICTIONS = "predictions.npz"
 ROBUSTNESS = "robustness.json"
 STATUS = "status.json"
@@ -50,6 +53,10 @@ LOCK = "trainer.lock"
 REQUEST = "request.json"
 PAUSE, STOP = "pause", "stop"
 LOG = "train.log"
+STEP_COLUMNS = (
+    *("step", "epoch", "loss", "accuracy"),
+    *("grad_norm", "learning_rate", "images_per_second"),
+)
 _SNAPSHOT = re.compile(r"epoch-(\d{4,})\.safetensors")
 
 
@@ -238,6 +245,49 @@ def read_metrics(path: str | Path) -> list[dict[str, Any]]:
     return rows
 
 
+def read_steps(path: str | Path, at_most: int = 500) -> dict[str, np.ndarray]:
+    """The live record within epochs, of each of ``STEP_COLUMNS`` a column (n,) float64, n ≤
+    ``at_most``. A row says how the steps since the row before went:
+
+    - ``step``, ``epoch``: steps and epochs done by then, since the run's start.
+    - ``loss`` (nats, plain cross-entropy), ``accuracy`` (0 … 1), ``grad_norm``: means.
+    - ``learning_rate``: of the last step. ``images_per_second``: while training alone.
+
+    Where there are more lines, neighbours are averaged, the same ones however long the record has
+    grown since, until twice as many have to be. Lines that are damaged or half written are left
+    out; the columns are empty where nothing can be read.
+    """
+    try:
+        content = (Path(path) / STEPS).read_bytes()
+    except OSError:
+        content = b""
+    table = _step_table(content)
+    if size := len(table):
+        each = -(-size // at_most)
+        starts = np.arange(0, size, each)
+        ends = np.minimum(starts + each, size)
+        means = np.add.reduceat(table, starts) / (ends - starts)[:, None]
+        means[:, :2] = table[ends - 1, :2]  # where the last of them was
+        table = means
+    return dict(zip(STEP_COLUMNS, table.T, strict=True))
+
+
+def _step_table(content: bytes) -> np.ndarray:
+    """The whole and sound lines of a live record: (n, columns) float64."""
+    lines = content[: content.rfind(b"\n") + 1].splitlines()
+    try:
+        rows = json.loads(b"[%s]" % b",".join(lines))  # at once: several times as fast as singly
+        numbers = [[row[key] for key in STEP_COLUMNS] for row in rows]
+        table = np.array(numbers, np.float64).reshape(len(lines), len(STEP_COLUMNS))
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+        if len(lines) == 1:
+            return _step_table(b"")
+        half = len(lines) // 2
+        parts = (b"\n".join([*part, b""]) for part in (lines[:half], lines[half:]))
+        return np.concatenate([_step_table(part) for part in parts])
+    return table[np.isfinite(table).all(axis=1)]
+
+
 def read_predictions(path: str | Path) -> dict[str, Any]:
     """``labels`` (n,) int64 and ``probabilities`` (n, classes) float32 on the test split, and the
     split's ``fingerprint``.
@@ -329,7 +379,7 @@ def read_request(path: Path) -> dict[str, Any]:
 
 def remove_drafts(path: Path) -> None:
     """Remove what a killed training process left half written (see :mod:`vit.files`)."""
-    for name in (CONFIG, MODEL, METRICS, PREDICTIONS, STATUS, RESUME, "snapshots/epoch"):
+    for name in (CONFIG, MODEL, METRICS, STEPS, PREDICTIONS, STATUS, RESUME, "snapshots/epoch"):
         folder, _, start = (path / name).as_posix().rpartition("/")
         for draft in Path(folder).glob(f".{start}*"):
             draft.unlink(missing_ok=True)
@@ -345,6 +395,29 @@ def write_metrics(path: Path, rows: list[dict[str, Any]]) -> None:
     """Write the rows of all epochs so far; see :func:`read_metrics`."""
     text = "".join(json.dumps(row) + "\n" for row in rows)
     write_atomically(path / METRICS, lambda file: file.write(text.encode()))
+
+
+def append_step(path: Path, values: Sequence[float]) -> None:
+    """Add a line to the live record, in the order of ``STEP_COLUMNS``; see :func:`read_steps`."""
+    with open(path / STEPS, "ab") as file:
+        file.write(_step_line(values))
+
+
+def cut_steps(path: Path, last: int) -> None:
+    """Leave of the live record what is sound and not behind step ``last``, from where training goes
+    on."""
+    try:
+        content = (path / STEPS).read_bytes()
+    except FileNotFoundError:
+        return
+    kept = b"".join(_step_line(row) for row in _step_table(content).tolist() if row[0] <= last)
+    if kept != content:
+        write_atomically(path / STEPS, lambda file: file.write(kept))
+
+
+def _step_line(values: Sequence[float]) -> bytes:
+    step, *rest = values
+    return json.dumps(dict(zip(STEP_COLUMNS, [int(step), *rest], strict=True))).encode() + b"\n"
 
 
 def write_weights(file: Path, weights: dict[str, Tensor], metadata: dict[str, str]) -> None:

@@ -14,7 +14,7 @@ import platform
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -87,7 +87,9 @@ def train(
             dist.barrier()  # every process has looked before the first one writes
         config = describe(recipe, seed, data, model, low_precision)
         first_epoch, rows = open_run(out, config, exists, resume, model, optimizers, rank == 0)
-        report.begin(total_steps, (first_epoch - 1) * steps_per_epoch)
+        done = (first_epoch - 1) * steps_per_epoch
+        report.begin(total_steps, done)
+        record = StepRecord(out, size, steps_per_epoch, done, enabled=rank == 0)
 
         for epoch in range(first_epoch, recipe.epochs + 1):
             if rows and workers == 1 and report.asks(runs.STOP):
@@ -95,8 +97,10 @@ def train(
             started = time.perf_counter()
             model.train()
             totals = torch.zeros(3, dtype=torch.float64, device=device)  # loss, right, gradient
+            recent = torch.zeros_like(totals)  # the same since the last look
             generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
             order = torch.randperm(len(data.train.labels), generator=generator)
+            record.start_clock()
             for index in range(steps_per_epoch):
                 if index % CHECK_EVERY == 0 and report.asks(runs.PAUSE):
                     raise KeyboardInterrupt(runs.PAUSE)  # resuming starts this epoch again
@@ -142,19 +146,22 @@ def train(
                 with torch.no_grad():
                     plain = F.cross_entropy(logits, labels, reduction="sum")
                     right = (logits.argmax(1) == labels).sum()
-                    totals += torch.stack([plain, right, norm * len(labels)])
+                    recent += torch.stack([plain, right, norm * len(labels)])
                 report.advance(step + 1)
-                if index % CHECK_EVERY == 0 or index == steps_per_epoch - 1:
-                    if not math.isfinite(loss.item() + norm.item()):
+                if (index + 1) % CHECK_EVERY == 0 or index == steps_per_epoch - 1:
+                    if workers > 1:
+                        dist.all_reduce(recent)
+                    if not recent.isfinite().all():
                         raise NonFiniteLoss(
                             f"The loss or its gradient stopped being a finite number around step "
                             f"{step + 1} of {total_steps}. Lower the learning rate, or warm up "
                             f"for longer."
                         )
                     report("running")
+                    record.add(step + 1, recent.tolist(), optimizers[-1].param_groups[0]["lr"])
+                    totals += recent
+                    recent.zero_()
 
-            if workers > 1:
-                dist.all_reduce(totals)
             if rank:
                 continue
             seen = steps_per_epoch * size
@@ -582,6 +589,38 @@ class Report:
             self.hold.__exit__(None, None, None)
             if dist.is_initialized():
                 dist.destroy_process_group()
+
+
+class StepRecord:
+    """Writes the live record of a run, ``steps.jsonl`` (see :func:`vit.runs.read_steps`), a line a
+    look. It starts with what is there of the ``done`` steps that training goes on after."""
+
+    def __init__(
+        self, out: Path, batch_size: int, steps_per_epoch: int, done: int, enabled: bool
+    ) -> None:
+        self.out = out
+        self.batch_size, self.steps_per_epoch = batch_size, steps_per_epoch
+        self.done = done
+        self.enabled = enabled
+        if enabled:
+            runs.cut_steps(out, done)
+
+    def start_clock(self) -> None:
+        """An epoch begins: what came between two of them was no training."""
+        self.since = time.perf_counter()
+
+    def add(self, step: int, sums: Sequence[float], learning_rate: float) -> None:
+        """Note the steps since the last line, up to ``step``; ``sums`` are those of the loss, the
+        right answers and the gradient's norm over their pictures."""
+        now, seen = time.perf_counter(), (step - self.done) * self.batch_size
+        loss, accuracy, grad_norm = (total / seen for total in sums)
+        speed = seen / (now - self.since)
+        self.done, self.since = step, now
+        if self.enabled:
+            epochs = step / self.steps_per_epoch
+            runs.append_step(
+                self.out, [step, epochs, loss, accuracy, grad_norm, learning_rate, speed]
+            )
 
 
 def explain(error: BaseException) -> str:
