@@ -68,6 +68,13 @@ def test_batches_give_the_pixels_that_torchvision_reads(
     assert len(loaded.labels) == (100 if split == "train" else 20)
 
 
+def test_decoding_tells_how_far_it_has_come(tmp_path: Path) -> None:
+    small_data.write_parquet(tmp_path, "train", 2_300)
+    told: list[tuple[int, int]] = []
+    load_split("cifar10", "train", tmp_path, reading=lambda *step: told.append(step))
+    assert told == [(1000, 2300), (2000, 2300), (2300, 2300)]
+
+
 def test_the_same_pictures_have_the_same_fingerprint_in_both_layouts(tmp_path: Path) -> None:
     small_data.write_batches(tmp_path / "a")
     small_data.write_parquet(tmp_path / "b", "test", count=20, seed=5)  # as test_batch

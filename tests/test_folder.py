@@ -2,6 +2,7 @@
 
 import io
 import stat
+import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -348,3 +349,37 @@ def test_a_survey_refuses_what_reading_would(tmp_path: Path, files: dict[str, by
         with pytest.raises(DataError) as read:
             load_split(str(path), "train")
         assert str(surveyed.value) == str(read.value)
+
+
+# ---- how far it has come -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_reading_tells_how_far_it_has_come(tmp_path: Path, packed: bool) -> None:
+    path = tmp_path / "pictures"
+    path = make_zip(path, FILES) if packed else small_data.write_files(path, FILES)
+    told: list[tuple[int, int]] = []
+    load_split(str(path), "train", reading=lambda *step: told.append(step))
+    assert told == [(done, 16) for done in range(1, 17)]
+    load_split(str(path), "train", reading=lambda *step: told.append(step))
+    assert len(told) == 16, "what is decoded already is not read again"
+
+
+def test_reading_can_be_given_up_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = 0
+    real = images.open_picture
+
+    def slow(content: bytes) -> Image.Image:
+        nonlocal opened
+        opened += 1
+        time.sleep(0.02)
+        return real(content)
+
+    def give_up(done: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(folder_module.images, "open_picture", slow)
+    path = small_data.write_files(tmp_path / "pictures", small_data.folder_files({"a": 60, "b": 5}))
+    with pytest.raises(KeyboardInterrupt):
+        load_split(str(path), "train", reading=give_up)
+    assert opened < 20

@@ -14,7 +14,10 @@ from typing import Any
 
 import psutil
 import pytest
+from huggingface_hub import constants
 
+from tests import small_data
+from tests.loopback_hub import LoopbackHub, loopback_hub
 from tests.trainers import PATIENCE, ended, process, train_debug
 from vit import claims, jobs, runs, train, worker
 from vit.config import ViTConfig
@@ -320,6 +323,92 @@ def test_a_folder_that_is_no_run_is_none(run: Path) -> None:
     for path in (run.parent / "empty", run.parent / "file", run.parent / "nowhere"):
         with pytest.raises(RunError, match="no run in"):
             jobs.look(path)
+
+
+# ---- other than training steps ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("told_task", "expected"),
+    [
+        ({"what": "Fetching CIFAR-10", "done": 3, "total": 9}, ("Fetching CIFAR-10", 3, 9)),
+        ({"what": "Testing", "done": -1, "total": "x"}, ("Testing", 0, 0)),
+        ({"what": "a\nb"}, ("a b", 0, 0)),
+        ({"what": ""}, None),
+        ({"what": 3, "done": 3, "total": 9}, None),
+        (["what"], None),
+        (None, None),
+    ],
+)
+def test_a_task_is_shown_while_it_runs(
+    run: Path, told_task: Any, expected: tuple[str, int, int] | None
+) -> None:
+    for state in ("queued", "running"):
+        told(run, state, task=told_task)
+        assert jobs.look(run).task is None
+        with claims.hold(run):
+            assert jobs.look(run).task == (expected and jobs.Task(*expected))
+
+
+def test_fetching_reading_and_testing_are_told_and_the_first_can_be_paused(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = ViTConfig(embed_dim=16, depth=1, num_heads=2)
+    recipe = replace(debug(), dataset="cifar10", model=model, epochs=1, batch_size=16)
+    monkeypatch.setattr(train, "HEARTBEAT", 0.0)
+    tasks: list[jobs.Task | None] = []
+    write = runs.write_json
+
+    def noting(file: Path, values: Any) -> None:
+        write(file, values)
+        if file.name == runs.STATUS:
+            tasks.append(jobs.look(run).task)
+
+    monkeypatch.setattr(train.runs, "write_json", noting)
+    pictures = {split: small_data.noise(40) for split in ("train", "test")}
+    files = {
+        f"plain_text/{split}-00000-of-00001.parquet": small_data.parquet_bytes(*pictures[split])
+        for split in pictures
+    }
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    with loopback_hub(LoopbackHub(files)) as hub:
+        monkeypatch.setenv("HF_ENDPOINT", hub.url)
+        jobs.pause(run)
+        with claims.hold(run):
+            assert jobs.look(run).message.startswith("It is about to pause")
+        with pytest.raises(KeyboardInterrupt):
+            train.train(recipe, run, data_dir=tmp_path / "data")
+        assert jobs.look(run).state == "paused" and jobs.look(run).wish == ""
+        assert not (run / runs.CONFIG).exists() and tasks == [None]
+        jobs.resume(run)
+        train.train(recipe, run, data_dir=tmp_path / "data")
+    assert jobs.look(run).state == "finished"
+    whats = list(dict.fromkeys(task and task.what for task in tasks[1:]))
+    assert whats == [None, "Fetching CIFAR-10", "Reading the pictures", "Testing what was learned"]
+    assert {task.total for task in tasks if task and task.what[:4] == "Fetc"} == set(
+        map(len, files.values())
+    )
+    assert {(task.done, task.total) for task in tasks if task and task.what[:4] == "Read"} == {
+        (40, 40)
+    }
+    assert tasks[-1] is None
+
+
+def test_a_run_that_is_not_begun_keeps_what_its_status_says(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(train, "HEARTBEAT", 0.0)
+    told(run, "finished", order=7)
+    with train.Report(run, enabled=True) as report:
+        report.progress("Fetching CIFAR-10")(1, 2)
+        status = runs.read_status(run)
+        assert (status["state"], status["order"]) == ("finished", 7)
+        assert jobs.look(run).state == "running" and jobs.look(run).task.done == 1
+    assert (jobs.look(run).state, jobs.look(run).task) == ("finished", None)
+    new = run.parent / "new"
+    with train.Report(new, enabled=True) as report:
+        report.progress("Fetching CIFAR-10")(1, 2)
+    assert [file.name for file in new.iterdir()] == [runs.LOCK], "no run yet"
 
 
 # ---- names ---------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image
 from tqdm import tqdm
 
-from vit.decoded import DataError, Pixels
+from vit.decoded import DataError, Pixels, Progress
 
 SplitName = Literal["train", "test"]
 
@@ -44,13 +44,18 @@ def find(data_dir: Path, split: SplitName) -> list[Path]:
     return []
 
 
-def read(files: list[Path]) -> Pixels:
+def read(files: list[Path], reading: Progress | None = None) -> Pixels:
     """Decode a split that `find` found. Raises DataError if a file is damaged or not CIFAR-10."""
-    return read_parquet(files[0]) if files[0].suffix == ".parquet" else read_batches(files)
+    if files[0].suffix == ".parquet":
+        return read_parquet(files[0], reading)
+    return read_batches(files)  # no PNGs: done in a moment
 
 
-def read_parquet(path: Path) -> Pixels:
-    """Decode a split of the Hugging Face layout: columns img.bytes (PNG, 32x32 RGB) and label."""
+def read_parquet(path: Path, reading: Progress | None = None) -> Pixels:
+    """Decode a split of the Hugging Face layout: columns img.bytes (PNG, 32x32 RGB) and label.
+
+    reading: called with (pictures done, in all).
+    """
     import pyarrow
     import pyarrow.parquet
 
@@ -70,6 +75,8 @@ def read_parquet(path: Path) -> Pixels:
                 labels[start:stop] = batch.column("label").to_numpy()
                 bar.update(len(pictures))
                 start = stop
+                if reading:
+                    reading(start, count)
         _check_labels(labels, len(names))
     except (
         pyarrow.ArrowException, OSError, ValueError, LookupError, TypeError, AttributeError,

@@ -11,8 +11,17 @@ import numpy as np
 
 from vit import cifar10
 from vit.cifar10 import SplitName
-from vit.decoded import DataError, Pixels, Split, cache_dir, cached, file_state, fingerprint
-from vit.download import Progress, by_hand, fetch_cifar10
+from vit.decoded import (
+    DataError,
+    Pixels,
+    Progress,
+    Split,
+    cache_dir,
+    cached,
+    file_state,
+    fingerprint,
+)  # fmt: skip
+from vit.download import by_hand, fetch_cifar10
 from vit.folder import load_folder
 from vit.holdout import held_out, validation_split
 
@@ -41,6 +50,7 @@ def load_split(
     download: bool = True,
     progress: Progress | None = None,
     image_size: int = 32,
+    reading: Progress | None = None,
 ) -> Split:
     """Load one split of a dataset: pictures, labels and class names.
 
@@ -48,18 +58,21 @@ def load_split(
         folder or a zip of one (3, image_size, image_size).
     data_dir: where datasets lie and are downloaded to; the default is `data_dir()`.
     download: fetch CIFAR-10 if it is missing; `progress` is then called with (bytes done, in all).
+    reading: called with (pictures done, in all) while they are decoded, which is done once. What
+        either of the two raises ends the work.
     Raises DataError with a sentence for the user.
     """
     folder = _folder(data_dir)
     if dataset == "cifar10":
-        return _load_cifar10(folder, split, download, progress)
+        return _load_cifar10(folder, split, download, progress, reading)
     if dataset == "digits":
         # The decoded digits spare every later start the import of scikit-learn.
         version = importlib.metadata.version("scikit-learn")
         return cached(cache_dir(folder), f"digits-{split}", "", [version], lambda: _digits(split))
     if dataset == "random_pixels":
         return _random_pixels(split)
-    return load_folder(Path(dataset).expanduser(), split, image_size, cache_dir(folder))
+    path = Path(dataset).expanduser()
+    return load_folder(path, split, image_size, cache_dir(folder), reading)
 
 
 def _folder(given: Path | None) -> Path:
@@ -67,7 +80,11 @@ def _folder(given: Path | None) -> Path:
 
 
 def _load_cifar10(
-    folder: Path, split: SplitName, download: bool, progress: Progress | None
+    folder: Path,
+    split: SplitName,
+    download: bool,
+    progress: Progress | None,
+    reading: Progress | None,
 ) -> Split:
     if not has_cifar10(folder, split):
         if not download:
@@ -76,7 +93,8 @@ def _load_cifar10(
     files = cifar10.find(folder, split)
     state = [part for file in files for part in file_state(file)]
     origin = str(files[0].resolve())
-    return cached(cache_dir(folder), f"cifar10-{split}", origin, state, lambda: cifar10.read(files))
+    name = f"cifar10-{split}"
+    return cached(cache_dir(folder), name, origin, state, lambda: cifar10.read(files, reading))
 
 
 def _digits(split: SplitName) -> Pixels:

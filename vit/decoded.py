@@ -49,6 +49,7 @@ class Pixels:
     skipped: tuple[str, ...] = ()
 
 
+Progress = Callable[[int, int], None]  # (done, in all), bytes or pictures
 State = list[str | int]  # what changes when the source of a split does
 
 _FORMAT = 1  # raise when decoding itself changes, so that older caches are built again

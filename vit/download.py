@@ -21,13 +21,12 @@ from filelock import FileLock
 from tqdm import tqdm
 
 from vit.cifar10 import BATCHES_FOLDER, SplitName, parquet_file
-from vit.decoded import DataError
+from vit.decoded import DataError, Progress
 
 REPOSITORY = "uoft-cs/cifar10"
 ANSWER_SECONDS = 6.0  # for a first answer, name look-up included: an offline machine learns it soon
 STALL_SECONDS = 10.0  # without a new byte
 
-Progress = Callable[[int, int], None]  # bytes done, bytes in all
 T = TypeVar("T")
 
 

@@ -19,7 +19,7 @@ from tqdm import tqdm
 from vit import images
 from vit.archive import open_zip
 from vit.cifar10 import SplitName
-from vit.decoded import DataError, Pixels, Split, State, cached, file_state
+from vit.decoded import DataError, Pixels, Progress, Split, State, cached, file_state
 from vit.holdout import held_out
 
 SUFFIXES = {
@@ -32,11 +32,17 @@ Reader = Callable[[str, int], bytes]  # (name, limit) -> at most that many bytes
 Example = tuple[str, str]  # name, class
 
 
-def load_folder(path: Path, split: SplitName, image_size: int, cache: Path) -> Split:
+def load_folder(
+    path: Path,
+    split: SplitName,
+    image_size: int,
+    cache: Path,
+    reading: Progress | None = None,
+) -> Split:
     """Load one split of an image folder or a zip of one: uint8 (N, 3, image_size, image_size).
 
     Each picture is cropped to its central square and resized. Pictures that cannot be read are left
-    out and listed in `Split.skipped`.
+    out and listed in `Split.skipped`. `reading` is called with (pictures done, in all).
     Raises DataError for fewer than two classes, or a class without pictures.
     """
     if path.is_dir():
@@ -50,9 +56,10 @@ def load_folder(path: Path, split: SplitName, image_size: int, cache: Path) -> S
 
     def build() -> Pixels:
         if path.is_dir():
-            return _decode(path, names, partial(_read_file, path), split, image_size)
+            return _decode(path, names, partial(_read_file, path), split, image_size, reading)
         with open_zip(path) as (members, read):
-            return _decode(path, sorted(filter(_is_picture, members)), read, split, image_size)
+            names_inside = sorted(filter(_is_picture, members))
+            return _decode(path, names_inside, read, split, image_size, reading)
 
     origin = f"{path.resolve()} at {image_size} px"
     return cached(cache, f"folder-{split}", origin, state, build)
@@ -120,7 +127,12 @@ def _parts(path: Path, names: Sequence[str]) -> dict[SplitName, list[Example]]:
 
 
 def _decode(
-    path: Path, names: Sequence[str], read: Reader, split: SplitName, image_size: int
+    path: Path,
+    names: Sequence[str],
+    read: Reader,
+    split: SplitName,
+    image_size: int,
+    reading: Progress | None,
 ) -> Pixels:
     parts = _parts(path, names)
     classes = sorted({label for _, label in parts["train"]})
@@ -142,12 +154,21 @@ def _decode(
         square = images.frame_picture(picture, "crop")
         return images.resize_to_model(square, image_size, 3)
 
-    with ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1)) as pool:
+    outcomes: list[np.ndarray | str] = []
+    pool = ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1))
+    try:
         results = pool.map(decode, examples)
-        bar = tqdm(results, "Reading pictures", len(examples), unit=" pictures", disable=None)
-        outcomes = list(zip(examples, bar, strict=True))
-    kept = [(label, pixels) for (_, label), pixels in outcomes if not isinstance(pixels, str)]
-    skipped = [f"{name}: {reason}" for (name, _), reason in outcomes if isinstance(reason, str)]
+        for outcome in tqdm(
+            results, "Reading pictures", len(examples), unit=" pictures", disable=None
+        ):
+            outcomes.append(outcome)
+            if reading:
+                reading(len(outcomes), len(examples))
+    finally:
+        pool.shutdown(cancel_futures=True)  # who gives up does not wait for the other pictures
+    pairs = list(zip(examples, outcomes, strict=True))
+    kept = [(label, pixels) for (_, label), pixels in pairs if not isinstance(pixels, str)]
+    skipped = [f"{name}: {reason}" for (name, _), reason in pairs if isinstance(reason, str)]
     for label in classes:
         if label not in {label for label, _ in kept}:
             use = "train on" if split == "train" else "test with"

@@ -84,6 +84,16 @@ _workers: list[subprocess.Popen[bytes]] = []  # started here and not yet seen to
 
 
 @dataclass(frozen=True)
+class Task:
+    """What a trainer is at other than training steps, such as fetching pictures: ``done`` bytes or
+    pictures of ``total``, which is 0 where that cannot be told."""
+
+    what: str
+    done: int
+    total: int
+
+
+@dataclass(frozen=True)
 class Job:
     """A run as it is now.
 
@@ -93,6 +103,7 @@ class Job:
         step, total: training steps done, as last told, and in all; 0 while unknown.
         order: its place among those that wait, lowest first; 0 if it does not wait.
         message: what happened and what to do, in one or two sentences; may be empty.
+        task: what it does while it takes no training steps, if it runs and said so.
     """
 
     path: Path
@@ -104,6 +115,7 @@ class Job:
     total: int
     order: int
     message: str
+    task: Task | None = None
 
 
 # ---- looking -------------------------------------------------------------------------------------
@@ -146,6 +158,7 @@ def look(path: Path) -> Job:
         total,
         order if state == "queued" else 0,
         _message(path, state, told, wish, status),
+        _task(status.get("task")) if state == "running" else None,
     )
 
 
@@ -250,6 +263,12 @@ def _is_full(path: Path) -> bool:
         return shutil.disk_usage(path).free < FULL
     except OSError:
         return False  # removed meanwhile
+
+
+def _task(told: Any) -> Task | None:
+    """A task as a status gives it."""
+    what = one_line(told.get("what")) if isinstance(told, dict) else ""
+    return Task(what, count(told.get("done")), count(told.get("total"))) if what else None
 
 
 def one_line(text: Any) -> str:

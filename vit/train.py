@@ -14,7 +14,7 @@ import platform
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,6 +31,7 @@ from tqdm import tqdm
 
 from vit import augment, calibration, claims, runs
 from vit.data import DataError, Split, channel_stats, load_split
+from vit.decoded import Progress
 from vit.evaluate import choose_device, measure, predict_logits, score
 from vit.holdout import training_part
 from vit.init import mimetic_
@@ -68,7 +69,9 @@ def train(
     device = device or choose_device("auto")
     rank, workers = join_workers(device)
     with Report(out, enabled=rank == 0) as report:
-        data = load_parts(recipe, data_dir, device)
+        exists = (out / runs.CONFIG).exists()
+        refuse_mixing(out, exists, resume)
+        data = load_parts(recipe, data_dir, device, report.progress)
         model, optimizers = build(recipe, seed, device)
         forward = torch.compile(model) if device.type == "cuda" else model
         low_precision = recipe.bfloat16 and has_bfloat16_units(device)
@@ -82,11 +85,10 @@ def train(
             )
         total_steps = recipe.epochs * steps_per_epoch
         mine = slice(rank * size // workers, (rank + 1) * size // workers)
-        exists = (out / runs.CONFIG).exists()
         if workers > 1:
             dist.barrier()  # every process has looked before the first one writes
         config = describe(recipe, seed, data, model, low_precision)
-        first_epoch, rows = open_run(out, config, exists, resume, model, optimizers, rank == 0)
+        first_epoch, rows = open_run(out, config, exists, model, optimizers, rank == 0)
         done = (first_epoch - 1) * steps_per_epoch
         report.begin(total_steps, done)
         record = StepRecord(out, size, steps_per_epoch, done, enabled=rank == 0)
@@ -194,6 +196,7 @@ def train(
             report.write(_line(row, recipe.epochs))
 
         if rank == 0:
+            report.tell("Testing what was learned")
             finish(out, rows, data)
             report("finished")
 
@@ -220,16 +223,28 @@ class Parts:
     fingerprints: dict[str, str]
 
 
-def load_parts(recipe: Recipe, data_dir: Path | None, device: torch.device) -> Parts:
+def load_parts(
+    recipe: Recipe,
+    data_dir: Path | None,
+    device: torch.device,
+    progress: Callable[[str], Progress] | None = None,
+) -> Parts:
     """A recipe's data set on a device, with its validation part cut from the training split.
+
+    ``progress`` gives, by the name of some work, what is told how far it has come.
 
     Raises:
         DataError: if it cannot be had.
         RunError: if the recipe's model is made for other pictures or classes.
     """
     size = recipe.model.image_size
+    fetching = progress and progress("Fetching CIFAR-10")
+    reading = progress and progress("Reading the pictures")
     training, test = (
-        load_split(recipe.dataset, part, data_dir, image_size=size) for part in ("train", "test")
+        load_split(
+            recipe.dataset, part, data_dir, progress=fetching, image_size=size, reading=reading
+        )
+        for part in ("train", "test")
     )
     needs = recipe.model.num_classes, recipe.model.in_chans, size, size
     if (has := (len(training.class_names), *training.images.shape[1:])) != needs:
@@ -383,23 +398,26 @@ def join_workers(device: torch.device) -> tuple[int, int]:
     return dist.get_rank(), dist.get_world_size()
 
 
+def refuse_mixing(out: Path, exists: bool, resume: bool) -> None:
+    """See that a run is started where there is none, and resumed where there is one."""
+    if exists and not resume:
+        raise RunError(
+            f"{out} already holds a run. Add --resume to go on with it, or --out for another place."
+        )
+    if resume and not exists:
+        raise RunError(f"There is no run in {out} to resume. Leave --resume out to start one.")
+
+
 def open_run(
     out: Path,
     config: dict[str, Any],
     exists: bool,
-    resume: bool,
     model: VisionTransformer,
     optimizers: list[torch.optim.Optimizer],
     writes: bool,
 ) -> tuple[int, list[dict[str, Any]]]:
     """The first epoch to train and the rows of those before it; fills in a resumed run's state."""
-    if exists and not resume:
-        raise RunError(
-            f"{out} already holds a run. Add --resume to go on with it, or --out for another place."
-        )
     if not exists:
-        if resume:
-            raise RunError(f"There is no run in {out} to resume. Leave --resume out to start one.")
         if writes:
             claims.check(out)
             runs.remove_drafts(out)
@@ -514,8 +532,9 @@ class Report:
     """A training process's hold on its run directory: while it lasts nobody else trains there, and
     readers and the terminal are told how far training is and how it ended.
 
-    ``status.json`` is replaced at most every two seconds while nothing but the step changes. It is
-    left alone until :meth:`begin`, when the directory has turned out to be this run's.
+    ``status.json`` is replaced at most every two seconds while nothing but numbers change. Until
+    :meth:`begin`, when the directory has turned out to be this run's, a task is added to it, if it
+    is there, and the rest is left as it was.
 
     Raises:
         RunError: if another process trains there, or the directory was removed meanwhile.
@@ -526,7 +545,8 @@ class Report:
         self.enabled = enabled
         self.hold = claims.hold(out)
         self.begun = False
-        self.last = ("", 0.0)
+        self.task: dict[str, Any] | None = None
+        self.last: tuple[Any, float] = ("", 0.0)
 
     def __enter__(self) -> "Report":
         self.hold.__enter__()
@@ -535,6 +555,7 @@ class Report:
     def begin(self, total: int, done: int) -> None:
         """From now on tell, starting at step ``done`` of ``total``."""
         self.begun = True
+        self.task = None
         self.total, self.done = total, done
         self.process = {"pid": os.getpid(), "started": psutil.Process().create_time()}
         disable = None if self.enabled else True
@@ -554,17 +575,41 @@ class Report:
         """Whether there is a wish, ``runs.PAUSE`` or ``runs.STOP``, for this process to heed."""
         return self.enabled and (self.out / wish).exists()
 
-    def __call__(self, state: str, error: str | None = None) -> None:
+    def tell(self, what: str, done: int = 0, total: int = 0) -> None:
+        """Say what this process is at other than training steps, and how far it has come with it;
+        ``total`` is 0 where that cannot be told."""
+        self.task = {"what": what, "done": done, "total": total}
+        self("running" if self.begun else None)
+
+    def progress(self, what: str) -> Progress:
+        """What is to be told how far the work ``what`` has come. It heeds a wish to pause."""
+
+        def tell(done: int, total: int) -> None:
+            if self.asks(runs.PAUSE):
+                raise KeyboardInterrupt(runs.PAUSE)
+            self.tell(what, done, total)
+
+        return tell
+
+    def __call__(self, state: str | None, error: str | None = None) -> None:
+        """Tell the state, or with None the task alone."""
         now = time.time()
         if not self.enabled:
             return
         claims.check(self.out)
-        if state == self.last[0] and abs(now - self.last[1]) < HEARTBEAT:
+        task = self.task if state in ("running", None) else None
+        news = state, task and task["what"]
+        if news == self.last[0] and abs(now - self.last[1]) < HEARTBEAT:
             return
-        self.last = (state, now)
-        status = {"state": state, "step": self.done, "total": self.total, **self.process}
+        self.last = (news, now)
+        if self.begun:
+            status = {"state": state, "step": self.done, "total": self.total, **self.process}
+            status["error"] = error
+        elif status := runs.read_status(self.out):
+            status["state"] = state or status.get("state")
         try:
-            runs.write_json(self.out / runs.STATUS, {**status, "heartbeat": now, "error": error})
+            if status:
+                runs.write_json(self.out / runs.STATUS, {**status, "heartbeat": now, "task": task})
         except OSError:
             if state == "finished":
                 raise
@@ -577,14 +622,15 @@ class Report:
         try:
             if self.begun:
                 self.bar.close()
-                if error is not None:
-                    with suppress(RunError):  # where the directory is gone, nothing is written
-                        if isinstance(error, Exception):
-                            self("failed", explain(error))
-                        elif runs.PAUSE in error.args or self.asks(runs.PAUSE):
-                            self("paused")
-                        else:
-                            self("interrupted")
+            with suppress(RunError):  # where the directory is gone, nothing is written
+                if self.begun and isinstance(error, Exception):
+                    self("failed", explain(error))
+                elif isinstance(error, KeyboardInterrupt) and (
+                    runs.PAUSE in error.args or self.asks(runs.PAUSE)
+                ):
+                    self("paused")
+                elif self.begun and error is not None:
+                    self("interrupted")
         finally:
             self.hold.__exit__(None, None, None)
             if dist.is_initialized():
