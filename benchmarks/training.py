@@ -32,6 +32,7 @@ from benchmarks.tables import Table, show
 from benchmarks.timing import interleaved, paired_ratio
 from tests.app_server import ROOT
 from vit import ViTConfig
+from vit.allocator import keep_freed_memory
 from vit.evaluate import choose_device
 from vit.model import count_parameters
 
@@ -157,6 +158,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     batch, rounds = (8, 1) if given.quick else (given.batch, given.rounds)
     torch.set_num_threads(given.threads)
+    keep_freed_memory()  # for all candidates
     device = choose_device(given.device)
 
     models = all_models(CONFIG, device)

@@ -202,7 +202,7 @@ def test_inference_compares_logits_and_starts_the_evaluation(
     recorded = found["Attention in a recorded pass"]["rows"]
     assert [row["found"] for row in recorded] == ["(50, 4, 65, 65)"] * 6
     (in_float32,) = (
-        part for title, part in found.items() if "pictures of CIFAR-10 in float32:" in title
+        part for title, part in found.items() if "pictures of CIFAR-10 in float32," in title
     )
     (ours,) = (row for row in in_float32["rows"] if row["model"] == "ours")
     assert [ours[f"in {batch}s, ÷ ours"] for batch in inference.BATCHES] == [1.0, 1.0]

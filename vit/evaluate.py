@@ -19,6 +19,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from vit import mistakes, robustness, runs
+from vit.allocator import keep_freed_memory
 from vit.augment import normalize
 from vit.data import DataError, Split, load_split
 from vit.model import VisionTransformer
@@ -318,6 +319,7 @@ def summary(result: dict[str, Any]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code."""
+    keep_freed_memory()
     parser = argparse.ArgumentParser("python -m vit.evaluate", description="Test a trained model.")
     parser.add_argument("run", metavar="RUN_DIR", type=Path)
     parser.add_argument("--data-dir", type=Path, help="default: VIT_DATA_DIR, else data/")

@@ -30,6 +30,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from vit import augment, calibration, claims, runs
+from vit.allocator import keep_freed_memory
 from vit.data import DataError, Split, channel_stats, load_split
 from vit.decoded import Progress
 from vit.evaluate import choose_device, measure, predict_logits, score
@@ -37,8 +38,9 @@ from vit.holdout import training_part
 from vit.init import mimetic_
 from vit.model import VisionTransformer, count_parameters
 from vit.muon import Muon
-from vit.recipes import RECIPES, Recipe, read_settings
+from vit.recipes import RECIPES
 from vit.runs import RunError
+from vit.settings import Recipe, read_settings
 
 CHECK_EVERY = 10  # steps between looks at the loss; each look waits for a GPU
 HEARTBEAT = 2.0  # seconds between updates of status.json
@@ -713,6 +715,7 @@ def _line(row: dict[str, Any], epochs: int) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """The command line; returns its exit code."""
+    keep_freed_memory()
     parser = argparse.ArgumentParser("python -m vit.train", description="Train a model.")
     parser.add_argument(
         "recipe",
