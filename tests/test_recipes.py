@@ -1,9 +1,8 @@
-"""Settings that anybody may have written, and training on a share of the pictures."""
+"""Runs from a file of settings, on a share of the pictures, and by the known-bad recipe."""
 
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,116 +10,9 @@ import torch
 
 from vit import runs, train
 from vit.data import load_split, validation_split
-from vit.recipes import RECIPES, Recipe, debug, read_settings
+from vit.recipes import debug, too_fast
 from vit.runs import RunError
-
-SETTINGS = json.loads(json.dumps(debug().to_dict()))
-
-
-@pytest.mark.parametrize("name", RECIPES)
-def test_a_recipe_survives_its_way_through_json(name: str) -> None:
-    recipe = RECIPES[name]()
-    assert Recipe.from_dict(json.loads(json.dumps(recipe.to_dict()))) == recipe
-    assert Recipe.from_dict(recipe.to_dict()) == recipe
-
-
-def test_what_is_left_out_has_its_default() -> None:
-    recipe = Recipe.from_dict({"name": "a", "model": {"depth": 2}})
-    assert (recipe.share, recipe.epochs, recipe.model.depth) == (1, 50, 2)
-    assert recipe.model.embed_dim == Recipe("a", "").model.embed_dim
-
-
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        ({"epoch": 3}, "Unknown settings: 'epoch'"),
-        ({"__class__": "os.system"}, "Unknown settings: '__class__'"),
-        ({"epochs": "3"}, "epochs must be a whole number, not '3'"),
-        ({"epochs": 3.5}, "epochs must be a whole number"),
-        ({"epochs": True}, "epochs must be a whole number"),
-        ({"epochs": None}, "epochs must be a whole number"),
-        ({"epochs": 0}, "epochs must be from 1 to 10,000, not 0"),
-        ({"epochs": 10**30}, "epochs must be from 1"),
-        ({"batch_size": -8}, "batch_size must be from 1"),
-        ({"learning_rate": 0}, "learning_rate must be from 1e-09"),
-        ({"learning_rate": -1e-3}, "learning_rate must be from"),
-        ({"learning_rate": float("nan")}, "learning_rate must be from"),
-        ({"learning_rate": float("inf")}, "learning_rate must be from"),
-        ({"learning_rate": [1e-3]}, "learning_rate must be a number"),
-        ({"share": 0}, "share must be from 0.001 to 1"),
-        ({"share": 1.5}, "share must be from"),
-        ({"betas": [0.9]}, "betas must be two numbers"),
-        ({"betas": [0.9, 1]}, "betas must be from 0 to 0.99999, not 1"),
-        ({"betas": [0.9, "x"]}, "betas must be a number"),
-        ({"clip_norm": 0}, "clip_norm must be from"),
-        ({"optimizer": "sgd"}, "optimizer must be 'adamw' or 'muon', not 'sgd'"),
-        ({"optimizer": ["adamw"]}, "optimizer must be 'adamw' or 'muon'"),
-        ({"flip": None}, "flip must be 'none' or"),
-        ({"bfloat16": 1}, "bfloat16 must be true or false"),
-        ({"crop_padding": 8}, "crop_padding 8 would move all of a picture of 8 pixels"),
-        ({"name": "../outside"}, "name must be letters"),
-        ({"name": "..", "summary": ""}, "name must be letters"),
-        ({"name": ""}, "name must be letters"),
-        ({"name": "a\nb"}, "name must be text in one line"),
-        ({"summary": "x" * 1001}, "summary must be text in one line"),
-        ({"dataset": "a\0b"}, "dataset must be text in one line"),
-        ({"model": 3}, "model must be a set of named settings"),
-        ({"model": {"depth": 10**9}}, "depth must be from 1 to 128"),
-        ({"model": {"embed_dim": 10**9, "num_heads": 1}}, "embed_dim must be from 1"),
-        ({"model": {"heads": 2}}, "Unknown model settings: heads"),
-        ({"model": {"image_size": 8, "patch_size": 3}}, "patch_size 3 does not divide"),
-        ({"model": {"depth": "2"}}, "depth must be a whole number"),
-    ],
-)
-def test_nonsense_is_refused_in_a_sentence(change: dict[str, Any], says: str) -> None:
-    with pytest.raises(ValueError) as caught:
-        Recipe.from_dict({**SETTINGS, **change})
-    assert says in str(caught.value) and "\n" not in str(caught.value)
-    assert len(str(caught.value)) < 700
-
-
-@pytest.mark.parametrize("values", [None, 3, "text", [], ["name"], {}, {"name": "a"}])
-def test_what_is_no_recipe_is_refused(values: Any) -> None:
-    with pytest.raises(ValueError, match="recipe"):
-        Recipe.from_dict(values)
-
-
-def test_settings_are_read_from_a_recipe_or_a_run(tmp_path: Path) -> None:
-    file = tmp_path / "settings.json"
-    file.write_text(json.dumps(SETTINGS))
-    assert read_settings(file) == (debug(), 0)
-    file.write_text(json.dumps({"recipe": SETTINGS, "seed": 7, "class_names": []}))
-    assert read_settings(file) == (debug(), 7)
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        json.dumps(SETTINGS).encode()[:-9],
-        b"\xff\x00\x80",
-        b"[" * 100_000,
-        b"__import__('os').system('true')",
-        json.dumps({"recipe": SETTINGS, "seed": -1}).encode(),
-        json.dumps({"recipe": SETTINGS, "seed": True}).encode(),
-        json.dumps({"recipe": SETTINGS, "seed": 2**32}).encode(),
-        json.dumps({"recipe": [SETTINGS]}).encode(),
-        b'{"name": "a", "model": {"depth": 1e999}}',
-    ],
-)
-def test_damaged_settings_are_refused_and_named(
-    content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = tmp_path / "settings.json"
-    file.write_bytes(content)
-    with pytest.raises(ValueError, match=r"settings\.json cannot be"):
-        read_settings(file)
-    with pytest.raises(SystemExit) as end:
-        train.main([str(file), "--out", str(tmp_path / "run")])
-    said = capsys.readouterr().err.splitlines()
-    assert end.value.code == 2 and f"error: {file}" in said[-1].replace("The settings in ", "")
-    assert not (tmp_path / "run").exists()
-
+from vit.settings import read_settings
 
 # ---- a file as a recipe, and a share of the pictures ---------------------------------------------
 
@@ -181,3 +73,19 @@ def test_a_run_from_before_a_setting_was_there_can_be_resumed(tmp_path: Path) ->
     assert (out / runs.MODEL).read_bytes() == before
     with pytest.raises(RunError, match="another recipe"):
         train.train(replace(debug(), epochs=1, share=0.5), out, data_dir=tmp_path, resume=True)
+
+
+# ---- the known-bad recipe ------------------------------------------------------------------------
+
+
+def test_a_rate_30_times_too_high_is_what_stops_it_from_learning(tmp_path: Path) -> None:
+    """After three epochs: guessing costs ln 10, and it is no better; at a thirtieth it is."""
+    losses = {}
+    for times in (1, 30):
+        recipe = replace(too_fast(), epochs=3, learning_rate=too_fast().learning_rate * times / 30)
+        train.train(recipe, tmp_path / str(times), data_dir=tmp_path)
+        losses[times] = [row["train_loss"] for row in runs.read_metrics(tmp_path / str(times))]
+    assert losses[30][0] > np.log(10) + 0.05 and min(losses[30]) > np.log(10)
+    assert losses[1][-1] < np.log(10) - 0.15
+    assert runs.read_status(tmp_path / "30")["state"] == "finished"
+    assert runs.load_run(tmp_path / "30").class_names[9] == "9", "a run as any other, to be opened"

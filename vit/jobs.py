@@ -69,8 +69,8 @@ from filelock import FileLock, Timeout
 
 from vit import claims, runs
 from vit.model import VisionTransformer, count_parameters
-from vit.recipes import Recipe, read_settings
 from vit.runs import RunError
+from vit.settings import Recipe, read_settings
 
 State = Literal["queued", "running", "paused", "interrupted", "failed", "finished"]
 Wish = Literal["", "pause", "stop"]

@@ -18,7 +18,7 @@ from vit.cifar10 import SplitName
 from vit.decoded import DataError, Progress, cache_dir
 from vit.files import write_atomically
 from vit.folder import survey
-from vit.recipes import Recipe
+from vit.settings import Recipe
 
 PARTS: tuple[SplitName, SplitName] = ("train", "test")
 CHANNELS = 3  # a folder's pictures are read in colour, whatever they are

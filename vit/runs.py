@@ -17,7 +17,8 @@
 
 Shipped runs in ``checkpoints/`` and the visitor's own in ``runs/`` look the same. Nothing here is
 a pickle. Every file but ``steps.jsonl`` and the log, which grow at their ends, is written beside
-its place and moved there, so a reader never sees half of one, and a crash leaves the last whole one.
+its place and moved there, so a reader never sees half of one, and a crash leaves the last whole
+one.
 """
 
 import hashlib

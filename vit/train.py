@@ -15,7 +15,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -38,6 +38,7 @@ from vit.holdout import training_part
 from vit.init import mimetic_
 from vit.model import VisionTransformer, count_parameters
 from vit.muon import Muon
+from vit.products import fast_products, has_bfloat16_units
 from vit.recipes import RECIPES
 from vit.runs import RunError
 from vit.settings import Recipe, read_settings
@@ -70,13 +71,14 @@ def train(
     """
     device = device or choose_device("auto")
     rank, workers = join_workers(device)
-    with Report(out, enabled=rank == 0) as report:
+    low_precision = recipe.bfloat16 and has_bfloat16_units(device)
+    products = nullcontext() if low_precision else fast_products(device)
+    with products, Report(out, enabled=rank == 0) as report:
         exists = (out / runs.CONFIG).exists()
         refuse_mixing(out, exists, resume)
         data = load_parts(recipe, data_dir, device, report.progress)
         model, optimizers = build(recipe, seed, device)
         forward = torch.compile(model) if device.type == "cuda" else model
-        low_precision = recipe.bfloat16 and has_bfloat16_units(device)
 
         size = recipe.batch_size
         steps_per_epoch = len(data.train.labels) // size
@@ -309,15 +311,6 @@ def describe(
             "numpy": np.__version__,
         },
     }
-
-
-def has_bfloat16_units(device: torch.device) -> bool:
-    """Whether a device multiplies matrices in bfloat16 faster than in float32. A CPU without
-    units for it is many times slower."""
-    if device.type != "cpu":
-        return device.type == "cuda"
-    able = torch.cpu.get_capabilities()
-    return any(able.get(name) for name in ("avx512_bf16", "amx_bf16", "bf16"))
 
 
 def make_optimizers(model: VisionTransformer, recipe: Recipe) -> list[torch.optim.Optimizer]:
