@@ -35,8 +35,8 @@ from safetensors import SafetensorError, safe_open
 from vit import archive, jobs, robustness, runs
 from vit.config import ViTConfig
 from vit.model import VisionTransformer, count_parameters
-from vit.recipes import Recipe
 from vit.runs import RunError
+from vit.settings import Recipe
 
 MAX_UNPACKED = 4 * 2**30  # bytes, all files of a run together
 # Bytes that a file may have. Weights have those of their model's numbers, and a header.
@@ -67,6 +67,13 @@ _ROW = {
 } | dict.fromkeys(("learning_rate", "grad_norm", "images_per_second", "seconds"), _AMOUNT)
 _STEP = {"epoch": _AMOUNT, "loss": _AMOUNT, "accuracy": _SHARE} | dict.fromkeys(
     ("grad_norm", "learning_rate", "images_per_second"), _AMOUNT
+)
+# How an array's file starts (NumPy's NEP 1, version 1.0): of numbers or text, nothing else.
+_ARRAY = re.compile(
+    rb"\x93NUMPY\x01\x00(?P<rest>..)\{'descr': '[<|](?P<kind>[iufU])(?P<size>[0-9]{1,5})', "
+    rb"'fortran_order': (?:False|True), "
+    rb"'shape': \((?P<shape>(?:[0-9]{1,12}(?:, [0-9]{1,12})*,?)?)\), \} *\n",
+    re.DOTALL,
 )
 _MAY_BE_NONE = ("test_loss", "test_accuracy")  # where the test split is read once
 
@@ -466,7 +473,7 @@ def _write_predictions(draft: Path, content: bytes, classes: int) -> None:
     damaged = _refused(f"its {runs.PREDICTIONS} is damaged.")
     try:
         _check_arrays(content)
-    except (*_DAMAGED, struct.error, RecursionError, MemoryError) as error:
+    except (*_DAMAGED, struct.error) as error:
         raise damaged from error
     (draft / runs.PREDICTIONS).write_bytes(content)
     try:
@@ -489,7 +496,7 @@ def _check_arrays(content: bytes) -> None:
     aside what an array says before it reads it.
 
     Raises:
-        ValueError, or what zipfile and NumPy raise: if not.
+        ValueError, or what zipfile raises: if not.
     """
     with zipfile.ZipFile(io.BytesIO(content)) as zipped:
         found = zipped.infolist()
@@ -500,11 +507,12 @@ def _check_arrays(content: bytes) -> None:
             raise ValueError("it is too large.")
         for entry in found:
             with zipped.open(entry) as file:
-                if np.lib.format.read_magic(file) != (1, 0):
-                    raise ValueError("it is of another version.")
-                shape, _, dtype = np.lib.format.read_array_header_1_0(file)
-                size = file.tell() + math.prod(shape) * dtype.itemsize
-            if dtype.kind not in "iufU" or size != entry.file_size:
+                header = _ARRAY.match(file.read(256))
+            if header is None or int.from_bytes(header["rest"], "little") != header.end() - 10:
+                raise ValueError("an array is of another kind.")
+            each = int(header["size"]) * (4 if header["kind"] == b"U" else 1)
+            count = math.prod(map(int, re.findall(rb"[0-9]+", header["shape"])))
+            if header.end() + count * each != entry.file_size:
                 raise ValueError("an array is not as large as it says.")
 
 
