@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from vit.train import has_bfloat16_units
+from vit.products import has_bfloat16_units
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from benchmarks import arithmetic, pipeline, time_to_accuracy
 from benchmarks.peers import SAME, all_models, compiled, differences
-from benchmarks.precision import Precision, available
+from benchmarks.precision import FLOAT32, Precision, available
 from benchmarks.tables import Table, show
 from benchmarks.timing import interleaved, paired_ratio
 from tests.app_server import ROOT
@@ -35,8 +35,10 @@ from vit import ViTConfig
 from vit.allocator import keep_freed_memory
 from vit.evaluate import choose_device
 from vit.model import count_parameters
+from vit.products import fast_products
 
 CONFIG = ViTConfig()
+AS_TRAINED = "ours, as vit.train has it"
 
 
 def step_of(
@@ -55,6 +57,16 @@ def step_of(
     return step
 
 
+def with_fast_products(step: Callable[[], None], device: torch.device) -> Callable[[], None]:
+    """The step, its float32 products as :func:`vit.products.fast_products` has them."""
+
+    def fast() -> None:
+        with fast_products(device):
+            step()
+
+    return fast
+
+
 def steps(
     models: dict[str, nn.Module],
     images: Tensor,
@@ -62,8 +74,12 @@ def steps(
     rounds: int,
     precision: Precision,
 ) -> tuple[Table, float]:
-    """Time one step of every model. Returns the table, and the seconds that ours takes."""
+    """Time one step of every model, in float32 also of ours as ``vit.train`` multiplies there.
+    Returns the table, and the seconds that ours takes."""
     runs = {name: step_of(model, images, labels, precision) for name, model in models.items()}
+    if precision is FLOAT32:
+        runs[AS_TRAINED] = with_fast_products(runs["ours"], images.device)
+        models = models | {AS_TRAINED: models["ours"]}
     with precision.products():
         times = interleaved(runs, rounds, images.device)
     table = Table(

@@ -185,6 +185,7 @@ def test_training_runs_as_a_script_and_prints_its_tables(tmp_path: Path) -> None
         "timm,",
         "torchvision",
         "vit-pytorch",
+        "ours,",
     ]
     assert "1,205,898" in step
     assert "sixty_five/metrics.jsonl is not there" in parts[-1]

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 from sklearn import metrics
 
 from tests.small_data import NAMES, folder_files, write_files, write_parquet
@@ -62,18 +61,6 @@ def test_batches_and_their_rest_give_what_one_batch_would(
     assert seen == [(10, 23), (20, 23), (23, 23)]
     probabilities = predict_probabilities(model, pictures, MEAN, STD)
     np.testing.assert_allclose(probabilities, expected.softmax(1).numpy(), atol=1e-6)
-
-
-def test_fast_products_lose_nothing_and_leave_the_setting_as_it_was() -> None:
-    torch.manual_seed(0)
-    a, b = torch.randn(2, 700, 256)
-    exact = a.double() @ b.double().mT
-    before = torch.get_float32_matmul_precision()
-    with evaluate.fast_products(torch.device("cpu")):
-        fast = F.linear(a, b)
-    assert torch.get_float32_matmul_precision() == before
-    # bfloat16 would be off by about 0.1 here.
-    torch.testing.assert_close(fast.double(), exact, atol=1e-4, rtol=0)
 
 
 def test_loss_and_accuracy_are_scikit_learns(

@@ -7,8 +7,7 @@ whose outcome is kept in the run directory.
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from vit.allocator import keep_freed_memory
 from vit.augment import normalize
 from vit.data import DataError, Split, load_split
 from vit.model import VisionTransformer
+from vit.products import fast_products
 from vit.runs import Run, RunError, load_run
 
 BATCH = 50  # pictures; more of them would not stay in a CPU's cache from one layer to the next
@@ -65,24 +65,6 @@ def predict_logits(
             if progress:
                 progress(min(len(parts) * size, len(images)), len(images))
     return torch.cat(parts)
-
-
-@contextmanager
-def fast_products(device: torch.device) -> Iterator[None]:
-    """Multiply float32 matrices on a CPU by oneDNN instead of MKL, which on some CPUs takes twice
-    as long for the same precision.
-
-    PyTorch has no setting for that alone: it chooses oneDNN where products may round their inputs
-    to bfloat16. x86 processors without matrix tiles (AMX) do not round; all others are left alone.
-    The setting holds for the whole process, for as long as this is open.
-    """
-    before, able = torch.get_float32_matmul_precision(), torch.cpu.get_capabilities()
-    if device.type == "cpu" and able["architecture"] == "x86_64" and not able["amx_bf16"]:
-        torch.set_float32_matmul_precision("medium")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
 
 
 def predict_probabilities(
