@@ -40,6 +40,8 @@ CHANGES: dict[str, dict[str, Any]] = {
     "slow_strong_decay": {"muon_learning_rate": 0.01, "muon_weight_decay": 1.0},
     "fast_adamw": {"learning_rate": 3e-3},
     "only_adamw": {"optimizer": "adamw"},
+    "truncated_normal": {"init": "truncated_normal"},
+    "all_patches": {"kept_patches_until": 0.0},
     "twenty_epochs": {"epochs": 20},
     "twenty_augmented": {
         "epochs": 20,

@@ -53,8 +53,12 @@ def measure(kept: Path, steps: int, batch: int, rounds: int, device: torch.devic
     A step's time is that of a run of 2·``steps`` less that of one of ``steps``: what a run does
     only once, as compiling for a GPU, cancels out.
     """
-    published = replace(system_c(), bfloat16=False)
-    recipes = [replace(r, batch_size=batch) for r in (published, sixty_five_short(), sixty_five())]
+    theirs = {
+        "system_c in float32": replace(system_c(), bfloat16=False),
+        "system_c in bfloat16": system_c(),
+    }
+    ours = {recipe.name: recipe for recipe in (sixty_five_short(), sixty_five())}
+    recipes = {name: replace(r, batch_size=batch) for name, r in (theirs | ours).items()}
     table = Table(
         f"Time to {100 * TARGET:.2f} % on CIFAR-10, from seconds per epoch measured here",
         {
@@ -62,37 +66,37 @@ def measure(kept: Path, steps: int, batch: int, rounds: int, device: torch.devic
             "an epoch": "{:.0f} s",
             "epochs": "{}",
             "in all": "{:.1f} min",
-            "system C ÷ it": "{:.1f}",
+            "system C in float32 ÷ it": "{:.1f}",
+            "in bfloat16 ÷ it": "{:.1f}",
         },
     )
-    step: dict[str, list[float]] = {recipe.name: [] for recipe in recipes}
+    step: dict[str, list[float]] = {name: [] for name in recipes}
     with tempfile.TemporaryDirectory() as folder:
         once, twice = Path(folder) / "once", Path(folder) / "twice"
         for data_dir, count in ((once, steps), (twice, 2 * steps)):
             write_parquet(data_dir, "train", count * batch + VALIDATION)
             write_parquet(data_dir, "test", VALIDATION)
-        for recipe in recipes:
+        for recipe in recipes.values():
             seconds_of_epoch(recipe, once, device)  # warms up
         for _ in range(rounds):
-            for recipe in recipes:
+            for name, recipe in recipes.items():
                 short, long = (seconds_of_epoch(recipe, part, device) for part in (once, twice))
-                step[recipe.name].append((long - short) / steps)
+                step[name].append((long - short) / steps)
     epoch = {
-        recipe.name: median(step[recipe.name]) * ((TRAINING_PICTURES - recipe.validation) // batch)
-        for recipe in recipes
+        name: median(step[name]) * ((TRAINING_PICTURES - recipe.validation) // batch)
+        for name, recipe in recipes.items()
     }
-    base = epoch[published.name] * published.epochs
-    for recipe in recipes:
-        epochs: int | None = published.epochs
-        if recipe.name != published.name:
-            needed = epochs_needed(kept / recipe.name)
+    published = [epoch[name] * recipe.epochs for name, recipe in theirs.items()]
+    for name, recipe in recipes.items():
+        epochs: int | None = recipe.epochs
+        if name in ours:
+            needed = epochs_needed(kept / name)
             epochs = needed if isinstance(needed, int) else None
             table.notes += [needed] if isinstance(needed, str) else []
-        total = None if epochs is None else epoch[recipe.name] * epochs
-        table.rows.append(
-            (recipe.name, epoch[recipe.name], epochs, total and total / 60, total and base / total)
-        )
-    table.notes.append("system_c: float32, its published 50 epochs; ours as their recipes say.")
+        total = None if epochs is None else epoch[name] * epochs
+        ratios = [total and each / total for each in published]
+        table.rows.append((name, epoch[name], epochs, total and total / 60, *ratios))
+    table.notes.append("system_c: its published 50 epochs; ours as their recipes say.")
     return table
 
 
