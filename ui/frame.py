@@ -18,7 +18,7 @@ import streamlit as st
 from PIL import Image, ImageColor
 
 from figures.theme import DARK, LIGHT, Palette
-from ui import sidebar, state
+from ui import replay, sidebar, state
 from ui.board import BoardChoice, board, chosen
 from ui.pictures import ROOT
 from ui.resources import Walk
@@ -87,8 +87,9 @@ def page(name: str, question: str) -> Iterator[Visit]:
             st.warning(note)
         st.title(question)
         with calm():
-            sidebar.show(view, walk)
+            sidebar.show(name, view, walk)
         yield Visit(view, walk)
+    replay.go_on(name, view, walk.run.path)
 
 
 def _links(current: str, view: View) -> None:

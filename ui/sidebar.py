@@ -8,7 +8,7 @@ from html import escape
 import numpy as np
 import streamlit as st
 
-from ui import pictures, resources, state
+from ui import pictures, replay, resources, state
 from ui.pictures import About, NoPicture
 from ui.resources import Record, Walk
 from ui.state import View
@@ -16,7 +16,7 @@ from ui.thumbs import Thumb, thumbs
 from ui.words import to_the_letter
 from vit.images import MAX_BYTES, PictureError, Square
 from vit.model import count_parameters
-from vit.runs import Run, RunError, list_epochs
+from vit.runs import Run, RunError
 
 # What can be opened; and what cannot but is told so in a sentence of ours.
 UPLOAD_KINDS = [
@@ -27,7 +27,6 @@ UPLOAD_KINDS = [
 # probability: the maximum softmax probability of Hendrycks & Gimpel, arXiv 1610.02136, with the
 # threshold at which one in twenty pictures that do show a class is flagged as well.
 UNSURE_SHARE = 0.05
-KEPT = "kept"
 _PLACE = "move"
 
 _log = logging.getLogger(__name__)
@@ -84,14 +83,15 @@ def _open_run(view: View, notes: list[str]) -> tuple[View, Run]:
     raise NoModel
 
 
-def show(view: View, walk: Walk) -> None:
-    """Draw the sidebar of what was opened."""
+def show(page: str, view: View, walk: Walk) -> None:
+    """Draw the sidebar of what was opened on a page."""
     resources.tidy_uploads()
     about = pictures.about(view.img)
     with st.sidebar:
         _choose_picture(view, walk.run)
         _choose_framing(view, walk)
         _choose_model(view, walk.run)
+        replay.choose_epoch(page, view, walk.run.path)
         _answer(view, walk, about)
 
 
@@ -259,28 +259,15 @@ def _choose_model(view: View, run: Run) -> None:
     )
     parameters = count_parameters(run.model)
     record = resources.held_out_record(available[view.run])
-    whose = "" if view.epoch is None else "the kept weights are "
+    # The same words at every epoch, so that nothing below moves.
     st.caption(
-        f"{parameters:,} parameters; {whose}"
+        f"{parameters:,} parameters. As kept, "
         + (
             f"right on {100 * record.accuracy:.1f} % of {len(record.top):,} test pictures."
             if record
             else "not tested yet."
         )
     )
-    if epochs := list_epochs(available[view.run]):
-        st.select_slider(
-            "Epoch",
-            [*epochs, KEPT],
-            format_func=lambda epoch: epoch if epoch == KEPT else f"{epoch}",
-            **state.bound(
-                "epoch",
-                KEPT if view.epoch is None else view.epoch,
-                to_view=lambda chosen: None if chosen == KEPT else chosen,
-            ),
-            help="The model as it was after that epoch of training; 0 is untrained. Kept: the "
-            "weights that training chose in the end.",
-        )
 
 
 def _answer(view: View, walk: Walk, about: About) -> None:
@@ -290,7 +277,7 @@ def _answer(view: View, walk: Walk, about: About) -> None:
     st.html(bars([run.class_names[i] for i in order], walk.probabilities[order]))
     undecided = float(np.ptp(walk.probabilities)) < 1e-6  # as before any training
     st.caption(
-        "All classes come out alike: this model has no answer yet."
+        "All classes come out alike: no answer yet."
         if undecided
         else verdict(about, run.class_names, int(order[0]))
     )

@@ -19,7 +19,7 @@ from streamlit.testing.v1 import AppTest
 from tests.pages import made
 from tests.pages.made import HOSTILE, ROOT, html, own_walk, words
 from tests.small_data import NAMES, png, write_parquet
-from ui import frame, pictures, resources, sidebar
+from ui import frame, pictures, replay, resources, sidebar
 from ui.pictures import About
 from ui.resources import Record
 from vit import runs
@@ -372,7 +372,7 @@ def test_another_model_starts_with_its_kept_weights() -> None:
     assert app.sidebar.select_slider(key="view-epoch").value == 1
     calm(app.sidebar.selectbox(key="run").set_value("digits").run())
     assert address(app) == {"run": "digits"}
-    assert app.sidebar.select_slider(key="view-epoch").value == sidebar.KEPT
+    assert app.sidebar.select_slider(key="view-epoch").value == replay.KEPT
 
 
 def test_an_epoch_is_the_model_as_it_was_then() -> None:
