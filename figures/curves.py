@@ -28,7 +28,7 @@ def curves(
     unit: str,
     palette: Palette,
     *,
-    marks: Mapping[int, str],
+    marks: Mapping[float, str],
     decimals: int,
     height: int = 340,
 ) -> go.Figure:
@@ -72,7 +72,7 @@ def curves(
             yshift=13 * number,
             font={"size": 11, "color": palette.muted},
         )
-    settle(figure, palette, height=height, left=8, top=36 if marks else 8)
+    settle(figure, palette, height=height, left=8, top=10 + 13 * len(marks) if marks else 8)
     figure.update_layout(
         showlegend=len(lines) > 1,
         legend={

@@ -25,6 +25,7 @@ from vit.runs import Run, RunError
 Rows = Sequence[Mapping[str, Any]]
 # Name, key in the rows' names, and colour (an index into the theme's series).
 SPLITS = (("training", "train", 2), ("validation", "val", 3), ("test", "test", 4))
+OWN_LABEL = "own label came first, %"  # of training pictures, as they were changed
 LABELS = {
     "dataset": "dataset",
     "validation": "training pictures set aside for validation",
@@ -122,6 +123,56 @@ def published_lines() -> list[Line]:
     ]
 
 
+def turning_points(recipe: Mapping[str, Any]) -> dict[float, str]:
+    """At which shares of a run's steps its training pictures change, and to what."""
+    points: dict[float, str] = {}
+    if _hides_patches(recipe) and recipe["kept_patches_until"] < 1:
+        points[recipe["kept_patches_until"]] = "all patches"
+    if _mixes(recipe) and (until := recipe["cutmix_until"]) < 1:
+        points[until] = ", ".join([*([points[until]] if until in points else []), "no CutMix"])
+    return points
+
+
+def jumps(recipe: Mapping[str, Any]) -> str:
+    """Why the training curves jump, in words; empty if the training pictures never change."""
+    parts = []
+
+    def until(share: float) -> str:
+        if share >= 1:
+            return "To the end"
+        return f"Up to epoch {share * recipe['epochs']:g} ({100 * share:.0f} % of the steps)"
+
+    if _hides_patches(recipe):
+        parts.append(
+            f"{until(recipe['kept_patches_until'])} the model is shown "
+            f"{100 * recipe['kept_patches']:.0f} % of each training picture's patches, drawn anew "
+            f"each time."
+        )
+    if _mixes(recipe):
+        parts.append(
+            f"{until(recipe['cutmix_until'])}, {100 * recipe['cutmix']:.0f} % of the training "
+            f"pictures get a box of another one pasted in (CutMix), and the label is shared out by "
+            f"area. There a part of the picture shows another class, so no model could put its own "
+            f"label first every time."
+        )
+    if not parts:
+        return ""
+    if turning_points(recipe):
+        parts.append(
+            "At the marks the training curves jump: what is asked changes there, not the model. "
+            "Validation and test pictures are always whole."
+        )
+    return " ".join(parts)
+
+
+def _hides_patches(recipe: Mapping[str, Any]) -> bool:
+    return recipe.get("kept_patches", 1) < 1 and recipe.get("kept_patches_until", 0) > 0
+
+
+def _mixes(recipe: Mapping[str, Any]) -> bool:
+    return recipe.get("cutmix", 0) > 0 and recipe.get("cutmix_until", 0) > 0
+
+
 def judge(rows: Rows) -> str:
     """What the curves say, from training and validation accuracy."""
     return sentence(
@@ -130,10 +181,16 @@ def judge(rows: Rows) -> str:
 
 
 def show_curves(visit: Visit, rows: Rows) -> None:
-    """Accuracy and loss side by side, learning rate and speed below, the kept epoch marked."""
+    """Accuracy and loss side by side, learning rate and speed below; the kept epoch is marked, and
+    where the training pictures change, with the reason beneath."""
     run = visit.walk.run
+    recipe = run.config["recipe"]
     kept = heldout.kept_epoch(run.path)
-    marks = {kept: "kept"} | ({run.epoch: "you are here"} if run.epoch != kept else {})
+    marks: dict[float, str] = {
+        share * recipe["epochs"]: text for share, text in turning_points(recipe).items()
+    }
+    for epoch, text in ((kept, "kept"), (run.epoch, "you are here" if run.epoch != kept else "")):
+        marks[epoch] = ", ".join(filter(None, (marks.get(epoch), text)))
     palette = frame.palette()
     accuracy = measured(rows, "accuracy", 100)
     if run.class_names == published.CLASS_NAMES and st.toggle(
@@ -146,7 +203,7 @@ def show_curves(visit: Visit, rows: Rows) -> None:
     rate = [Line("learning rate", epochs, column(rows, "learning_rate"), 2)]
     speed = [Line("speed", epochs, column(rows, "images_per_second"), 2)]
     charts = [
-        ("Accuracy", accuracy, "named rightly, %", 1, 360),
+        ("Accuracy", accuracy, OWN_LABEL, 1, 360),
         ("Loss", measured(rows, "loss", 1), "cross-entropy, nats", 3, 360),
         ("Learning rate at each epoch's end", rate, "learning rate", 6, 220),
         ("Speed", speed, "training pictures a second", 0, 220),
@@ -161,6 +218,8 @@ def show_curves(visit: Visit, rows: Rows) -> None:
                 key=title,
                 config=QUIET,
             )
+    if said := jumps(recipe):
+        st.markdown(said)
 
 
 # ---- settings ------------------------------------------------------------------------------------

@@ -1,10 +1,17 @@
-"""What a run's curves say: is the model still learning, done, or learning by heart?
+"""What a run's curves say: is the model still learning, done, or learning by heart? Or if nothing
+moves, why?
 
-The two signs are how far training accuracy lies above the held-out one at the end, and whether
-the held-out one was still rising. Train and held-out moving together while both rise is
+The two signs of a run that learns are how far training accuracy lies above the held-out one, and
+whether the held-out one is still rising. Train and held-out moving together while both rise is
 underfitting: train for longer. A gap that opens is overfitting. One run can pass through both.
+
+The sign of a run that does not learn is a loss that stays at ln(classes), the cross-entropy of
+giving every class the same probability. How it came there tells a learning rate that is too high,
+which throws the weights about, from one that is too low, at which next to nothing happens.
 """
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,6 +19,11 @@ import numpy as np
 
 GAP = 0.05  # of accuracy; a smaller distance between the curves says nothing
 RISE = 0.01  # of accuracy, over the last quarter of the run
+STEPS = 50  # after the warm-up, before it is asked why the loss does not fall
+GUESSING = 0.95  # of ln(classes); a loss above it is next to guessing
+JUMP = 1.02  # of ln(classes); a loss that rose above it was thrown there
+FALL = 2.0  # standard errors of the loss's slope; a steady fall is more than that …
+HARDLY = 0.01  # … and of ln(classes): a fall by less is next to none
 
 Kind = Literal["short", "underfitting", "settled", "overfitting"]
 
@@ -52,8 +64,10 @@ def verdict(epochs: np.ndarray, training: np.ndarray, held_out: np.ndarray) -> V
     return Verdict(kind, float(gaps[-1]), float(rise), None)
 
 
-def sentence(judged: Verdict) -> str:
-    """The verdict in words."""
+def sentence(judged: Verdict, ended: bool = True) -> str:
+    """The verdict in words, on a run that has ``ended`` or on one that still trains."""
+    if not ended:
+        return _so_far(judged)
     gap, rise = 100 * judged.gap, 100 * judged.rise
     signed_rise = f"{rise:+.1f}".replace("-", "−")
     if judged.kind == "short":
@@ -80,3 +94,168 @@ def sentence(judged: Verdict) -> str:
         f"off: {signed_rise} points over the last quarter. At this schedule there is little left "
         f"to learn."
     )
+
+
+# ---- while it trains -----------------------------------------------------------------------------
+
+Trend = Literal["early", "too high", "too low", "guessing", "moving"]
+
+
+@dataclass(frozen=True)
+class Course:
+    """Where the training loss (nats) has gone.
+
+    Attributes:
+        trend: ``moving`` if it is clearly below what guessing costs; else why not, ``guessing`` if
+            that cannot be told, ``early`` if nothing can be told yet.
+        guess: ln(classes), the loss of giving every class the same probability.
+        start, now, low, high: its first line, the mean of its last quarter, its extremes.
+        gradient: the mean norm of the last quarter.
+    """
+
+    trend: Trend
+    guess: float
+    start: float
+    now: float
+    low: float
+    high: float
+    gradient: float
+
+
+def course(steps: Mapping[str, np.ndarray], classes: int, warmup: float) -> Course:
+    """Judge the live record of a run (see :func:`vit.runs.read_steps`) whose learning rate warms up
+    for ``warmup`` epochs."""
+    guess, loss, norm = math.log(classes), steps["loss"], steps["grad_norm"]
+    if not len(loss):
+        return Course("early", guess, *[math.nan] * 5)
+    last = slice(-max(1, len(loss) // 4), None)
+    now, low, high = float(loss[last].mean()), float(loss.min()), float(loss.max())
+    said = guess, float(loss[0]), now, low, high, float(norm[last].mean())
+    if now < GUESSING * guess:
+        return Course("moving", *said)
+    warm = steps["step"][steps["epoch"] <= warmup]
+    if steps["step"][-1] - (warm[-1] if len(warm) else 0) < STEPS:
+        return Course("early", *said)
+    if high > JUMP * guess or low < GUESSING * guess:
+        return Course("too high", *said)
+    if _falls(steps["step"], loss):
+        return Course("too low" if said[1] - now < HARDLY * guess else "early", *said)
+    return Course("guessing", *said)
+
+
+def _falls(steps: np.ndarray, loss: np.ndarray) -> bool:
+    """Whether a least-squares line through the loss falls by more than chance."""
+    x = steps - steps.mean()
+    slope = (x @ loss) / (x @ x)
+    rest = loss - loss.mean() - slope * x
+    error = math.sqrt(rest @ rest / max(len(x) - 2, 1) / (x @ x))
+    return bool(slope < -FALL * error)
+
+
+def happening(
+    steps: Mapping[str, np.ndarray],
+    epochs: np.ndarray,
+    training: np.ndarray,
+    held_out: np.ndarray,
+    *,
+    classes: int,
+    warmup: float,
+    ended: bool,
+    failed: bool = False,
+) -> str:
+    """What happens in a run, in a sentence or two.
+
+    Args:
+        steps: its live record, see :func:`vit.runs.read_steps`.
+        epochs, training, held_out: accuracies after each epoch, as for :func:`verdict`.
+        classes, warmup: see :func:`course`.
+        ended, failed: whether it trains no more, and whether an error was the reason.
+    """
+    judged = verdict(epochs, training, held_out)
+    if not len(steps["loss"]):
+        return sentence(judged, ended) if judged.kind != "short" else _nothing_yet(classes, ended)
+    seen = course(steps, classes, warmup)
+    if failed and seen.high > JUMP * seen.guess and not seen.now < GUESSING * seen.guess:
+        return (
+            f"It diverged: the loss was up at {seen.high:.3g} before training broke off, and "
+            f"guessing costs {_guess(seen)}. Every step overshot, and left more to make good than "
+            f"there was before. Lower the learning rate, or warm up for longer."
+        )
+    if seen.trend != "moving":
+        return _why_not(seen, steps, warmup)
+    if judged.kind == "short":
+        return (
+            f"It learns: the loss has come down from {seen.start:.2f} to {seen.now:.2f}; guessing "
+            f"costs {_guess(seen)}. What that is worth on pictures it does not learn from, "
+            f"validation says once two epochs are done."
+        )
+    return sentence(judged, ended)
+
+
+def _so_far(judged: Verdict) -> str:
+    gap, rise = 100 * judged.gap, 100 * judged.rise
+    apart = f"{abs(gap):.1f} points {'above' if gap > 0 else 'below'} validation accuracy"
+    lately = "over the last quarter of the epochs so far"
+    if judged.kind == "short":
+        return "Too few epochs are measured yet to say where this is going."
+    if judged.kind == "overfitting":
+        rising = f"still rises, by {rise:.1f} points" if judged.rise > RISE else "no longer rises"
+        return (
+            f"A gap is open: training accuracy is {apart}, more than {100 * GAP:.0f} since epoch "
+            f"{judged.apart_from}. The model learns some of its training pictures by heart "
+            f"(overfitting). Validation accuracy {rising} {lately}."
+        )
+    if judged.kind == "underfitting":
+        return (
+            f"They move together: training accuracy is {apart}, which has risen by {rise:.1f} "
+            f"points {lately}. It is not finished learning."
+        )
+    return (
+        f"They stand still together: training accuracy is {apart}, which has changed by "
+        f"{f'{rise:+.1f}'.replace('-', '−')} points {lately}. Unless the learning rate is still to "
+        f"fall, there is little left to learn."
+    )
+
+
+def _nothing_yet(classes: int, ended: bool) -> str:
+    if ended:
+        return "It ended before anything was measured."
+    return (
+        f"Nothing is measured yet; the first point comes after ten steps. Random weights guess, so "
+        f"the loss will begin near ln {classes} ≈ {math.log(classes):.3f}."
+    )
+
+
+def _why_not(seen: Course, steps: Mapping[str, np.ndarray], warmup: float) -> str:
+    """Why the loss is no lower than guessing."""
+    stands = f"The loss is {seen.now:.3f}, no better than guessing ({_guess(seen)})"
+    if seen.trend == "early":
+        warming = steps["epoch"][-1] <= warmup
+        why = (
+            f"the learning rate warms up until epoch {warmup:g}" if warming else "it has just begun"
+        )
+        return f"{stands}, and it is too early to say more: {why}."
+    if seen.trend == "too high":
+        what = (
+            f"it had been down to {seen.low:.2f}"
+            if seen.low < GUESSING * seen.guess
+            else f"it was thrown up to {seen.high:.2f} on the way"
+        )
+        return (
+            f"{stands}, and {what}: the steps are too large to get anywhere. Lower the learning "
+            f"rate, or warm up for longer."
+        )
+    if seen.trend == "too low":
+        return (
+            f"{stands}. It does fall, steadily and without a jump, but only by "
+            f"{seen.start - seen.now:.4f} in {steps['step'][-1]:,.0f} steps: the steps are far too "
+            f"small. Raise the learning rate."
+        )
+    return (
+        f"{stands}, without the jump of a learning rate that is too high or the steady fall of one "
+        f"that is too low. Perhaps the pictures do not say what their labels are."
+    )
+
+
+def _guess(seen: Course) -> str:
+    return f"ln {math.exp(seen.guess):.0f} ≈ {seen.guess:.3f}"
