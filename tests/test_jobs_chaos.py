@@ -179,6 +179,16 @@ def test_a_directory_replaced_while_it_trains_stays_as_it_is(data: Path, tmp_pat
     assert jobs.look(out).state == "queued"
 
 
+def test_a_wish_to_end_is_not_lost_while_a_file_is_put_in_its_place(
+    data: Path, tmp_path: Path
+) -> None:
+    """Whoever waits for the first status and then ends the trainer hits just that moment."""
+    out = tmp_path / "run"
+    with process(train_debug, out, data, EPOCHS, 0, 0, None, runs.STATUS) as child:
+        assert ended(child) == 130
+    assert jobs.look(out).state == "interrupted"
+
+
 # ---- many processes ------------------------------------------------------------------------------
 
 

@@ -42,13 +42,20 @@ def process(target: Callable[..., None], *args: Any) -> Iterator[BaseProcess]:
 
 
 def train_debug(
-    out: Path, data: Path, epochs: int, kill_at: int = 0, room: int = 0, log: Path | None = None
+    out: Path,
+    data: Path,
+    epochs: int,
+    kill_at: int = 0,
+    room: int = 0,
+    log: Path | None = None,
+    end_after: str = "",
 ) -> None:
     """Train the recipe ``debug`` with seed 3 in this process, going on where a run is there.
 
     kill_at: kill -9 right before its file of this number is put in its place; 0 for never.
     room: bytes that a file may have, 0 for any number: a small disk.
     log: where what is written to stderr goes.
+    end_after: ask it to end (SIGTERM) right after its first file of this name is in its place.
     """
     torch.set_num_threads(1)
     with open(log or os.devnull, "a") as file:
@@ -56,12 +63,15 @@ def train_debug(
     replaced, replace = 0, os.replace
 
     def counting_replace(source: str, target: Path) -> None:
-        nonlocal replaced
+        nonlocal replaced, end_after
         if target.is_relative_to(out):
             replaced += 1
             if replaced == kill_at:
                 os.kill(os.getpid(), signal.SIGKILL)
         replace(source, target)
+        if target.name == end_after:
+            end_after = ""
+            os.kill(os.getpid(), signal.SIGTERM)
 
     os.replace = counting_replace
     if room:

@@ -21,5 +21,5 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
         os.chmod(draft, 0o644)  # mkstemp's 0600 would hide a shared folder's files from other users
         os.replace(draft, path)
     except BaseException:
-        os.unlink(draft)
+        Path(draft).unlink(missing_ok=True)  # a Ctrl-C may come when it is in its place already
         raise
