@@ -112,43 +112,15 @@ def train(
                     raise KeyboardInterrupt(runs.PAUSE)  # resuming starts this epoch again
                 step = (epoch - 1) * steps_per_epoch + index
                 batch = order[index * size :][:size]
-                drawn = augment.draw(
-                    batch, epoch, recipe.crop_padding, recipe.flip, generator, seed
+                x, labels, targets, kept = augmented(
+                    recipe, data, batch, epoch, step, total_steps, generator, seed
                 )
-                batch = batch.to(device)
-                x = augment.crop_and_flip(
-                    data.train.images[batch],
-                    drawn.to(device),
-                    recipe.crop_padding,
-                    recipe.padding_mode,
-                )
-                labels = data.train.labels[batch]
-                targets = F.one_hot(labels, recipe.model.num_classes).float()
-                if recipe.jitter:
-                    x = augment.jitter_colours(x, recipe.jitter, generator)
-                if step < recipe.cutmix_until * total_steps:
-                    x, targets = augment.cutmix(x, targets, recipe.cutmix, generator)
-                x = augment.normalize(x, data.mean, data.std)
-                kept = None
-                if step < recipe.kept_patches_until * total_steps:
-                    kept = augment.keep_patches(
-                        size, recipe.model.num_patches, recipe.kept_patches, generator
-                    )[mine].to(device)
                 x, labels, targets = x[mine], labels[mine], targets[mine]
+                kept = None if kept is None else kept[mine]
                 set_learning_rates(optimizers, learning_rate_factor(recipe, step, steps_per_epoch))
-
-                with torch.autocast(device.type, torch.bfloat16, enabled=low_precision):
-                    logits = forward(x, kept)
-                logits = logits.float()
-                loss = F.cross_entropy(logits, targets, label_smoothing=recipe.label_smoothing)
-                loss.backward()
-                if workers > 1:
-                    average_gradients(model, workers)
-                norm = nn.utils.clip_grad_norm_(model.parameters(), recipe.clip_norm or math.inf)
-                for optimizer in optimizers:
-                    optimizer.step()
-                    optimizer.zero_grad(set_to_none=True)
-
+                logits, norm = take_step(
+                    recipe, model, forward, optimizers, x, targets, kept, low_precision, workers
+                )
                 with torch.no_grad():
                     plain = F.cross_entropy(logits, labels, reduction="sum")
                     right = (logits.argmax(1) == labels).sum()
@@ -203,6 +175,42 @@ def train(
             report.tell("Testing what was learned")
             finish(out, rows, data)
             report("finished")
+
+
+def take_step(
+    recipe: Recipe,
+    model: VisionTransformer,
+    forward: Callable[..., Tensor],
+    optimizers: list[torch.optim.Optimizer],
+    x: Tensor,
+    targets: Tensor,
+    kept: Tensor | None,
+    low_precision: bool,
+    workers: int = 1,
+) -> tuple[Tensor, Tensor]:
+    """Learn from one batch: forward, loss, backward, update.
+
+    Args:
+        forward: the model, or the same compiled.
+        x: (B, C, S, S) float32, normalised; targets: (B, classes), each row a distribution.
+        kept: (B, patches) indices of those that each picture goes on with, or None for all.
+
+    Returns:
+        logits: (B, classes) float32, before the update.
+        norm: () of the gradient, before it was clipped.
+    """
+    with torch.autocast(x.device.type, torch.bfloat16, enabled=low_precision):
+        logits = forward(x, kept)
+    logits = logits.float()
+    loss = F.cross_entropy(logits, targets, label_smoothing=recipe.label_smoothing)
+    loss.backward()
+    if workers > 1:
+        average_gradients(model, workers)
+    norm = nn.utils.clip_grad_norm_(model.parameters(), recipe.clip_norm or math.inf)
+    for optimizer in optimizers:
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+    return logits, norm
 
 
 class Part(NamedTuple):
@@ -276,6 +284,42 @@ def load_parts(
         class_names=training.class_names,
         fingerprints={"train": training.fingerprint, "test": test.fingerprint},
     )
+
+
+def augmented(
+    recipe: Recipe,
+    data: Parts,
+    batch: Tensor,
+    epoch: int,
+    step: int,
+    total_steps: int,
+    generator: torch.Generator,
+    seed: int,
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """A batch of training pictures as a step sees them, drawn by the epoch's ``generator``.
+
+    Args:
+        batch: (B,) int64, which of the training pictures.
+
+    Returns:
+        x: (B, C, S, S) float32, normalised. labels: (B,) int64. targets: (B, classes) float32,
+        each row a distribution, before label smoothing. kept: (B, patches) int64, which patches
+        each picture goes on with, or None for all.
+    """
+    drawn = augment.draw(batch, epoch, recipe.crop_padding, recipe.flip, generator, seed)
+    images, labels = (tensor[batch.to(tensor.device)] for tensor in data.train)
+    device = images.device
+    x = augment.crop_and_flip(images, drawn.to(device), recipe.crop_padding, recipe.padding_mode)
+    targets = F.one_hot(labels, recipe.model.num_classes).float()
+    if recipe.jitter:
+        x = augment.jitter_colours(x, recipe.jitter, generator)
+    if step < recipe.cutmix_until * total_steps:
+        x, targets = augment.cutmix(x, targets, recipe.cutmix, generator)
+    kept = None
+    if step < recipe.kept_patches_until * total_steps:
+        patches = recipe.model.num_patches
+        kept = augment.keep_patches(len(batch), patches, recipe.kept_patches, generator).to(device)
+    return augment.normalize(x, data.mean, data.std), labels, targets, kept
 
 
 def build(
