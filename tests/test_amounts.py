@@ -1,8 +1,8 @@
-"""Large numbers in words."""
+"""Large numbers and lengths of time in words."""
 
 import pytest
 
-from ui.amounts import in_bytes, rounded
+from ui.amounts import in_bytes, in_time, rounded
 
 
 @pytest.mark.parametrize(
@@ -29,3 +29,22 @@ def test_counts(count: int, words: str) -> None:
 )
 def test_bytes(count: int, words: str) -> None:
     assert in_bytes(count) == words
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0, "a few seconds"),
+        (9.9, "a few seconds"),
+        (42, "about 40 s"),
+        (89, "about 90 s"),
+        (90, "about 2 min"),
+        (720, "about 12 min"),
+        (5_400, "about 1.5 h"),
+        (172_799, "about 48.0 h"),
+        (172_800, "about 2 days"),
+        (1e9, "about 11,574 days"),
+    ],
+)
+def test_lengths_of_time(seconds: float, words: str) -> None:
+    assert in_time(seconds) == words

@@ -14,7 +14,8 @@ from vit import own_data
 from vit.data import DataError, load_split
 from vit.holdout import training_part
 from vit.images import PictureError, open_picture
-from vit.recipes import RECIPES, Recipe, digits, sixty_five, system_b
+from vit.recipes import RECIPES, digits, sixty_five, system_b
+from vit.settings import Recipe
 
 FILES = small_data.folder_files({"cat": 10, "dog": 5, "eel": 5})
 PARTS = small_data.folder_files({"train/cat": 4, "train/dog": 3, "test/cat": 2, "test/dog": 1})

@@ -16,7 +16,7 @@ from ui import frame
 from vit import augment, data
 from vit.data import DataError, Split
 from vit.holdout import training_part
-from vit.recipes import Recipe
+from vit.settings import Recipe
 
 SHOWN = 16
 DIMMED = 40  # of 255: how opaque a patch is that the model does not get
@@ -42,7 +42,7 @@ class Batch:
 
     Attributes:
         originals: (B, C, S, S) uint8, as they are in the data set; labels: (B,) int64.
-        pictures: (B, C, S, S) uint8, as they reach the model, before normalisation.
+        pictures: (B, C, S, S) float32, 0 … 255, as they reach the model, before normalisation.
         targets: (B, classes) float32, each row a distribution, before label smoothing.
         kept: (B, patches) bool, which patches the model gets; None where it gets all.
     """
@@ -76,7 +76,7 @@ def first_batch(recipe: Recipe, training: Split, seed: int, epoch: int) -> Batch
         patches = recipe.model.num_patches
         indices = augment.keep_patches(size, patches, recipe.kept_patches, generator)
         kept = torch.zeros(size, patches, dtype=torch.bool).scatter_(1, indices, True)
-    return Batch(originals, labels, x.round().clamp(0, 255).byte(), targets, kept)
+    return Batch(originals, labels, x, targets, kept)
 
 
 @st.fragment
@@ -178,8 +178,8 @@ def _labels(shares: np.ndarray, names: tuple[str, ...]) -> list[str]:
 
 
 def _uri(pixels: Tensor, alpha: np.ndarray | None = None) -> str:
-    """(C, S, S) uint8, and how opaque each pixel is (S, S), as a data URI."""
-    planes = pixels.numpy()
+    """(C, S, S) of 0 … 255, and how opaque each pixel is (S, S) uint8, as a data URI."""
+    planes = pixels.round().byte().numpy()
     colours = np.repeat(planes, 3, 0) if len(planes) == 1 else planes
     layers = [*colours, *([] if alpha is None else [alpha])]
     file = io.BytesIO()

@@ -1,6 +1,7 @@
 """The form for a new run: data, recipe, changes; what it will cost and see; and one button."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from html import escape
@@ -9,10 +10,12 @@ from typing import Any, Literal, cast
 import numpy as np
 import streamlit as st
 import torch
+from streamlit.delta_generator import DeltaGenerator
 
 from figures.schedule import Phase, Rate, schedule
 from ui import first_batch, frame, resources, workshop
 from ui import own_data as chooser
+from ui.amounts import in_time
 from ui.opened import QUIET
 from ui.words import to_the_letter
 from vit import data, jobs, own_data
@@ -21,8 +24,9 @@ from vit.data import DataError
 from vit.folder import MAX_DECODED
 from vit.holdout import training_part
 from vit.model import VisionTransformer, count_parameters
-from vit.recipes import RECIPES, Recipe
+from vit.recipes import RECIPES
 from vit.runs import RunError
+from vit.settings import Recipe
 from vit.train import learning_rate_factor
 
 Kind = Literal["digits", "cifar10", "own", "random_pixels"]
@@ -49,6 +53,8 @@ NAMES = {
 FIRST: dict[Kind, str] = {"cifar10": "sixty_five_short", "own": "digits"}
 LIKE = "like"  # the choice of the settings that another run was made with
 UNLISTED = {"debug"}  # a check of the command line
+# What makes sense for pictures that nobody has seen; the others are about their own data.
+FOR_OWN = {name for name in RECIPES if RECIPES[name]().dataset == "cifar10"} | {"digits"}
 
 MODEL = {
     "image_size": "Picture side, px",
@@ -61,17 +67,18 @@ TRAINING = {
     "epochs": "Epochs",
     "batch_size": "Batch, pictures",
     "learning_rate": "Learning rate",
-    "muon_learning_rate": "Muon rate",
+    "muon_learning_rate": "Muon's learning rate",
     "share": "Data used, %",
 }
 FIELDS = MODEL | TRAINING
-NUMBERS = ("Parameters", "Tokens", "Steps", "Learns from")
+NUMBERS = ("Parameters", "Tokens", "Learns from", "Steps", "Time")
 RATES = ("learning_rate", "muon_learning_rate")
-_LIKE, _FILLED, _MEASURED = "_new-like", "_new-filled", "_new-measured"
+_LIKE, _FILLED = "_new-like", "_new-filled"
 
 _STYLE = """
-.st-key-new-run-summary { position: sticky; top: 1rem; min-height: 32rem; display: flex; flex-direction: column; }
-.st-key-new-run-summary > :has(> .st-key-new-begin), .st-key-new-begin { margin-top: auto; }
+@media (min-height: 780px) { :has(> .st-key-new-run-summary) { position: sticky; top: 3rem; } }
+.st-key-new-run-summary { min-height: 32rem; }
+.st-key-new-run-summary > :has(> .st-key-new-begin) { margin-top: auto; }
 .new-run-numbers { display: grid; grid-template-columns: auto 1fr; gap: 0.35rem 1.25rem; margin: 0 !important; padding: 0 !important; font-variant-numeric: tabular-nums; }
 .new-run-numbers dt { color: var(--muted); font-weight: 400; }
 .new-run-numbers dd { margin: 0; min-height: 1.5em; }
@@ -136,7 +143,7 @@ def _form() -> None:
             if found is not None and isinstance(wanted, Recipe):
                 problem = _summary(found, wanted)
             else:
-                _list(dict.fromkeys(NUMBERS, ("–", "")))
+                _list([("–", "")] * len(NUMBERS))
             with st.container(key="new-begin"):
                 _start(wanted, problem)
         if found is not None and isinstance(wanted, Recipe) and problem is None:
@@ -166,10 +173,11 @@ def _choices() -> tuple[Data | None, Recipe]:
     offered = _recipes(kind)
     if state.get("new-recipe") not in offered:
         state["new-recipe"] = FIRST.get(kind, next(iter(offered)))
+    names = {choice: _name(choice) for choice in offered}
     choice = st.radio(
         "**Recipe**",
         list(offered),
-        format_func=lambda choice: _name(choice),
+        format_func=names.__getitem__,
         captions=[_summed_up(choice, recipe, kind) for choice, recipe in offered.items()],
         key="new-recipe",
         persist_state="session",
@@ -196,7 +204,7 @@ def _recipes(kind: Kind) -> dict[str, Recipe]:
     offered = {
         name: recipe
         for name, recipe in recipes.items()
-        if (recipe.dataset != "random_pixels" if kind == OWN else recipe.dataset == kind)
+        if (name in FOR_OWN if kind == OWN else recipe.dataset == kind)
     }
     like, _ = st.session_state.get(_LIKE, (None, ""))
     if like is not None and kind == (like.dataset if like.dataset in KINDS else OWN):
@@ -288,7 +296,7 @@ def _offer_cifar10() -> None:
         bar.empty()
         st.warning(to_the_letter(str(error)))
         return
-    st.rerun(scope="fragment")
+    st.rerun()
 
 
 # ---- what is changed -----------------------------------------------------------------------------
@@ -335,11 +343,10 @@ def _changes(found: Data | None, base: Recipe) -> Recipe | str:
     if isinstance(wanted, ValueError):
         place.warning(to_the_letter(str(wanted)))
         return str(wanted)
-    if said := _adapted(base) if kind == OWN and found is not None else "":
-        st.caption(said)
+    if kind == OWN and found is not None:
+        st.caption(_adapted(wanted))
     changed = [
-        f"{FIELDS[field].partition(',')[0].lower()} {_text(wanted, field)} "
-        f"(there {_text(base, field)})"
+        f"{_label(field, base, short=True)} {_text(wanted, field)} (there {_text(base, field)})"
         for field in fields
         if _shown(wanted, field) != _shown(base, field)
     ]
@@ -353,10 +360,15 @@ def _changes(found: Data | None, base: Recipe) -> Recipe | str:
     return wanted
 
 
+def _label(field: str, base: Recipe, short: bool = False) -> str:
+    """What the form calls a setting, or, ``short``, what a sentence does."""
+    if field in RATES and base.optimizer == "muon":
+        return "AdamW rate" if field == "learning_rate" else "Muon rate"
+    return FIELDS[field].partition(",")[0].lower() if short else FIELDS[field]
+
+
 def _number(field: str, base: Recipe) -> float:
-    label = FIELDS[field]
-    if field == "learning_rate" and base.optimizer == "muon":
-        label = "AdamW rate"
+    label = _label(field, base)
     options: dict[str, Any] = {"min_value": 1, "step": 1}
     if field in RATES:
         options = {"min_value": 0.0, "step": 1e-4, "format": "%g"}
@@ -384,9 +396,9 @@ def _text(recipe: Recipe, field: str) -> str:
     return f"{value:g} %" if field == "share" else f"{value:g}" if field in RATES else f"{value:,}"
 
 
-def _adapted(base: Recipe) -> str:
+def _adapted(wanted: Recipe) -> str:
     """What a recipe made for other pictures takes from the visitor's."""
-    model = base.model
+    model = wanted.model
     return (
         f"Fitted to your pictures: {model.num_classes:,} classes, colour, {model.image_size} × "
         f"{model.image_size} pixels. Each picture is cut to its central square and brought to "
@@ -417,18 +429,24 @@ def _summary(found: Data, wanted: Recipe) -> str | None:
     model, size = wanted.model, wanted.batch_size
     learned, aside = pictures(found.training, wanted.validation, wanted.share)
     steps_per_epoch = learned // size
-    _numbers(wanted, learned, aside)
+    problem = None
     if not steps_per_epoch:
-        return (
+        problem = (
             f"A batch of {size:,} cannot be cut from {learned:,} pictures to learn from. Choose a "
             f"smaller batch."
         )
     decoded = 3 * model.image_size**2 * sum(found.training)
     if found.kind == OWN and decoded > MAX_DECODED:
-        return (
+        problem = (
             f"The pictures would take {decoded / 2**30:.1f} GiB at {model.image_size} pixels a "
             f"side; at most {MAX_DECODED // 2**30} GiB are kept. Choose a smaller picture side."
         )
+    rows, place = _sizes(wanted, learned, aside), st.empty()
+    if problem is not None:
+        with place:
+            _list([*rows, ("–", "")])
+        return problem
+    _measure(wanted, learned, rows, place)
     st.plotly_chart(
         schedule(*_rates(wanted, steps_per_epoch), _phases(wanted), frame.palette()),
         key="new-schedule",
@@ -437,13 +455,13 @@ def _summary(found: Data, wanted: Recipe) -> str | None:
     return None
 
 
-def _numbers(wanted: Recipe, learned: int, aside: int) -> None:
-    """How large the model is, and how long it will learn from how much."""
+def _sizes(wanted: Recipe, learned: int, aside: int) -> list[tuple[str, str]]:
+    """How large the model is, and from how much it learns for how long; each with a note."""
     model, size = wanted.model, wanted.batch_size
     batches = learned // size
     steps = wanted.epochs * batches
     few = " Few: it will hardly have learned." if steps < FEW_STEPS else ""
-    rows = [
+    return [
         (f"{parameters(model):,}", ""),
         (
             f"{model.num_tokens:,}",
@@ -451,28 +469,80 @@ def _numbers(wanted: Recipe, learned: int, aside: int) -> None:
             f"{model.patch_size} pixels, and [CLS]",
         ),
         (
+            _many(learned, "picture"),
+            f"{aside:,} more are set aside to watch it by" if aside else "",
+        ),
+        (
             f"{steps:,}",
             f"{_many(wanted.epochs, 'epoch')} of {_many(batches, 'batch', 'batches')} of "
             f"{_many(size, 'picture')}.{few}",
         ),
-        (
-            _many(learned, "picture"),
-            f"{aside:,} more are set aside to watch it by" if aside else "",
-        ),
     ]
-    _list(dict(zip(NUMBERS, rows, strict=True)))
 
 
-def _list(rows: Mapping[str, tuple[str, str]]) -> None:
-    listed = "".join(
-        f"<dt>{escape(name)}</dt><dd>{escape(value)}<small>{escape(note)}</small></dd>"
-        for name, (value, note) in rows.items()
+@dataclass(frozen=True)
+class Measured:
+    """How many seconds a run would take, and whether another one trained while it was measured."""
+
+    seconds: float
+    per_step: float
+    disturbed: bool
+
+
+@st.cache_resource(show_spinner=False)
+def _measured() -> dict[str, Measured]:
+    """What was measured on this machine, by the settings that time depends on."""
+    return {}
+
+
+def _measure(
+    wanted: Recipe, learned: int, rows: list[tuple[str, str]], place: DeltaGenerator
+) -> None:
+    """Offer to measure how long the run would take, and list that with the other numbers."""
+    free = replace(wanted, name="", summary="", dataset="")
+    key = json.dumps([free.to_dict(), learned])
+    known = _measured()
+    pressed = st.button(
+        "Measure the time on this machine",
+        key="new-measure",
+        help="Trains for a few seconds in a process of its own, and forgets it.",
     )
-    st.html(f'<dl class="new-run-numbers">{listed}</dl>')
+    if pressed:
+        with place:
+            _list([*rows, ("measuring …", "this takes a few seconds")])
+        try:
+            busy = _others("running") > 0
+            took = jobs.estimate(wanted, learned)
+            known[key] = Measured(took.seconds, took.seconds_per_step, busy)
+        except RunError as error:
+            st.warning(to_the_letter(str(error)))
+    found = known.get(key)
+    row = ("not measured yet", "")
+    if found is not None:
+        note = f"{1000 * found.per_step:,.0f} ms a step, measured here"
+        if found.disturbed:
+            note += " while another run trained: alone it is quicker"
+        row = (in_time(found.seconds), note)
+    with place:
+        _list([*rows, row])
+
+
+def _others(*states: str) -> int:
+    """How many runs are in one of these states."""
+    return sum(job.state in states for job in jobs.list_jobs(resources.runs_dir()))
 
 
 def _many(count: int, one: str, several: str = "") -> str:
     return f"{count:,} {one if count == 1 else several or one + 's'}"
+
+
+def _list(rows: Sequence[tuple[str, str]]) -> None:
+    """The panel's numbers, each with a note, by the names in NUMBERS."""
+    listed = "".join(
+        f"<dt>{escape(name)}</dt><dd>{escape(value)}<small>{escape(note)}</small></dd>"
+        for name, (value, note) in zip(NUMBERS, rows, strict=True)
+    )
+    st.html(f'<dl class="new-run-numbers">{listed}</dl>')
 
 
 def _rates(recipe: Recipe, steps_per_epoch: int) -> tuple[np.ndarray, list[Rate]]:
@@ -512,8 +582,7 @@ def _start(wanted: Recipe | str, problem: str | None) -> None:
     if problem is not None:
         st.caption(f"It cannot be started: {to_the_letter(problem)}")
         return
-    others = [job.state for job in jobs.list_jobs(runs_dir)]
-    if waiting := others.count("queued") + others.count("running"):
+    if waiting := _others("queued", "running"):
         st.caption(
             f"One run trains at a time: it starts once the {waiting} before it "
             f"{'is' if waiting == 1 else 'are'} done."

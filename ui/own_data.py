@@ -117,7 +117,7 @@ def _describe(found: Found) -> None:
             st.session_state[_FOUND] = own_data.read(found, reading=show)
         except DataError as error:
             st.session_state[_FOUND], st.session_state[_PROBLEM] = None, str(error)
-        st.rerun(scope="fragment")
+        st.rerun()
 
 
 def _unread(found: Found) -> str:
