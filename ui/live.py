@@ -37,7 +37,7 @@ STATES = {
 _PROBLEM, _LEFT = "_live-problem", "_live-left"
 _STYLE = """
 .run { font-variant-numeric: tabular-nums; }
-.run-name { display: flex; flex-wrap: wrap; align-items: baseline; gap: 0 0.9rem; margin: 0 0 0.45rem !important; min-height: 1.9rem; }
+.run-name { max-width: none !important; display: flex; flex-wrap: wrap; align-items: baseline; gap: 0 0.9rem; margin: 0 0 0.45rem !important; min-height: 1.9rem; }
 .run-name b { font-size: 1.25rem; font-weight: 650; overflow-wrap: anywhere; }
 .run-name .tag { border: 1px solid var(--line); border-radius: 3px; padding: 0 0.4rem; font-size: 0.8rem; color: var(--muted); overflow-wrap: anywhere; }
 .run-state { margin-left: auto; color: var(--muted); }
@@ -55,6 +55,7 @@ _STYLE = """
 .st-key-live-actions > * { width: auto !important; flex: none; }
 .st-key-live-actions [data-testid="stMarkdown"] { flex: 1 1 16rem; color: var(--muted); }
 .st-key-live-actions [data-testid="stPageLink-NavLink"] { width: auto; }
+.st-key-live-actions [data-testid="stPageLink-NavLink"] p { color: var(--query); }
 @media (max-width: 760px) { .run-numbers { grid-template-columns: repeat(2, minmax(0, 1fr)); } .run-state { margin-left: 0; flex-basis: 100%; } .run-happening { min-height: 6.4em; } }
 """  # noqa: E501
 
@@ -122,8 +123,9 @@ def _watch(path: Path) -> None:
         return
     st.html(_headline(watched))
     _actions(watched)
-    words = happening_words(watched)
-    st.html(f'<p class="run-happening"><b>What is happening.</b> {escape(words)}</p>')
+    title = "What is happening." if watched.job.state in ("running", "queued") else "What happened."
+    words = escape(happening_words(watched))
+    st.html(f'<p class="run-happening"><b>{title}</b> {words}</p>')
     _curves(watched)
     _outcome(watched)
 
@@ -180,8 +182,12 @@ def _numbers(watched: Watched) -> dict[str, str]:
         "time left": time_left(watched),
         "pictures a second": f"{speed(steps):,.0f}" if measured else dash,
         "gradient norm": f"{steps['grad_norm'][-1]:.3g}" if measured else dash,
-        "learning rate": f"{steps['learning_rate'][-1]:.2e}" if measured else dash,
+        "learning rate": _rate(steps["learning_rate"][-1]) if measured else dash,
     }
+
+
+def _rate(value: float) -> str:
+    return f"{value:.2e}".replace("e-0", "e−") if 0 < value < 1e-3 else f"{value:.3g}"
 
 
 def steps_per_epoch(watched: Watched) -> float:
@@ -346,8 +352,11 @@ def _curves(watched: Watched) -> None:
         marks={share * job.total: text for share, text in marks.items()},
         note="The faint line is what was measured; the strong one smooths it by an exponential "
         "moving average, as in TensorBoard: s ← w·s + (1 − w)·x from s = 0, shown as "
-        "s ÷ (1 − wⁿ) after n values; w is the slider.",
+        "s ÷ (1 − wⁿ) after n points; w is the slider. All points of a run are too many to send: "
+        "neighbours are averaged, fewer of them the closer you zoom.",
     )
+    if recipe and (said := learning.jumps(recipe.to_dict())):
+        st.markdown(said)
 
 
 def charts(watched: Watched) -> list[Chart]:
@@ -450,15 +459,16 @@ def _teach() -> None:
             "something is wrong, most often the learning rate.\n"
             "3. **They part, or not.** While training and validation move together there is more "
             "to learn. If training pulls away, the model learns its pictures by heart.\n"
-            "4. **It ends with an exam.** The test pictures are read once, and the model can be "
-            "opened on every page, after every epoch that was kept."
+            "4. **It ends with an exam.** The weights that did best on validation name the test "
+            "pictures, which chose nothing; then the model can be opened on every page, as it was "
+            "after each epoch that was kept."
         )
         with st.container(horizontal=True, key="live-actions"):
             st.button("Train the digits model", type="primary", key="live-first", on_click=_first)
             st.button("Choose what to train", key="live-new", on_click=workshop.going("new"))
         st.caption(
-            f"1,797 handwritten digits of 8 × 8 pixels, {recipe.epochs} epochs: less than a minute "
-            f"on two idle cores."
+            f"1,797 handwritten digits of 8 × 8 pixels, {recipe.epochs} epochs: about a minute "
+            f"on a machine that does nothing else."
         )
         if said := st.session_state.pop(_PROBLEM, None):
             st.warning(to_the_letter(said[1]))

@@ -110,7 +110,6 @@ class Course:
             that cannot be told, ``early`` if nothing can be told yet.
         guess: ln(classes), the loss of giving every class the same probability.
         start, now, low, high: its first line, the mean of its last quarter, its extremes.
-        gradient: the mean norm of the last quarter.
     """
 
     trend: Trend
@@ -119,18 +118,17 @@ class Course:
     now: float
     low: float
     high: float
-    gradient: float
 
 
 def course(steps: Mapping[str, np.ndarray], classes: int, warmup: float) -> Course:
     """Judge the live record of a run (see :func:`vit.runs.read_steps`) whose learning rate warms up
     for ``warmup`` epochs."""
-    guess, loss, norm = math.log(classes), steps["loss"], steps["grad_norm"]
+    guess, loss = math.log(classes), steps["loss"]
     if not len(loss):
-        return Course("early", guess, *[math.nan] * 5)
-    last = slice(-max(1, len(loss) // 4), None)
-    now, low, high = float(loss[last].mean()), float(loss.min()), float(loss.max())
-    said = guess, float(loss[0]), now, low, high, float(norm[last].mean())
+        return Course("early", guess, *[math.nan] * 4)
+    now = float(loss[-max(1, len(loss) // 4) :].mean())
+    low, high = float(loss.min()), float(loss.max())
+    said = guess, float(loss[0]), now, low, high
     if now < GUESSING * guess:
         return Course("moving", *said)
     warm = steps["step"][steps["epoch"] <= warmup]
@@ -139,7 +137,7 @@ def course(steps: Mapping[str, np.ndarray], classes: int, warmup: float) -> Cour
     if high > JUMP * guess or low < GUESSING * guess:
         return Course("too high", *said)
     if _falls(steps["step"], loss):
-        return Course("too low" if said[1] - now < HARDLY * guess else "early", *said)
+        return Course("too low" if loss[0] - now < HARDLY * guess else "early", *said)
     return Course("guessing", *said)
 
 
@@ -207,13 +205,13 @@ def _so_far(judged: Verdict) -> str:
         )
     if judged.kind == "underfitting":
         return (
-            f"They move together: training accuracy is {apart}, which has risen by {rise:.1f} "
-            f"points {lately}. It is not finished learning."
+            f"Training and validation move together: training accuracy is {apart}, which has risen "
+            f"by {rise:.1f} points {lately}. It is not finished learning."
         )
     return (
-        f"They stand still together: training accuracy is {apart}, which has changed by "
-        f"{f'{rise:+.1f}'.replace('-', '−')} points {lately}. Unless the learning rate is still to "
-        f"fall, there is little left to learn."
+        f"Training and validation stand still together: training accuracy is {apart}, which has "
+        f"changed by {f'{rise:+.1f}'.replace('-', '−')} points {lately}. Unless the learning rate "
+        f"is still to fall, there is little left to learn."
     )
 
 

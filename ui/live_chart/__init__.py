@@ -34,7 +34,8 @@ _COLOURS = roles("ink", "muted", "line", "ground", "query") | scale("series")
 @dataclass(frozen=True)
 class Line:
     """Measured ``values`` (n,) over training ``steps`` (n,), both without NaN. ``colour`` is an
-    index into the theme's series. Dots are single measurements and not smoothed."""
+    index into the theme's series. Dots are single measurements and not smoothed; a line that is not
+    ``smooth`` is drawn as it is, and has no noise to average away."""
 
     name: str
     steps: np.ndarray
@@ -159,13 +160,15 @@ def payload(charts: Sequence[Chart], window: tuple[float, float] | None) -> list
 
 def _thinned(line: Line, most: int, window: tuple[float, float] | None) -> dict[str, Any]:
     steps, values, counts = thin(line.steps, line.values, most, window)
+    if not line.smooth:
+        values = line.values[counts.cumsum() - 1]
     return {
         "name": line.name,
         "colour": f"series-{line.colour}",
         "dots": line.dots,
         "steps": steps.tolist(),
         "values": [float(f"{value:.5g}") for value in values],
-        "counts": None if line.dots or not line.smooth else counts.tolist(),
+        "noisy": line.smooth and not line.dots,
     }
 
 

@@ -99,8 +99,8 @@ class Board {
         entry.style.setProperty("--colour", `var(--${colour})`);
         return entry;
       }),
-      html("span", { textContent: this.data.note, className: "note" }),
     );
+    this.find(".note").textContent = this.data.note;
     for (const chart of this.charts) chart.draw();
     this.point(this.cross);
   }
@@ -144,7 +144,7 @@ class Chart {
     this.log = this.data.log && look.log;
     this.lines = this.data.lines.map((line) => ({
       ...line,
-      smooth: line.counts && look.smoothing ? smoothed(line.values, line.counts, look.smoothing) : line.values,
+      smooth: line.noisy && look.smoothing ? smoothed(line.values, look.smoothing) : line.values,
     }));
     const [low, high, ticks] = this.scale(first, last);
     const place = this.log ? Math.log : (value) => value;
@@ -158,13 +158,15 @@ class Chart {
     const crop = svg("clipPath", { id: clip });
     crop.append(svg("rect", { x: left, y: top - 6, width: right - left, height: bottom - top + 12 }));
 
+    const fine = Math.max(0, ...ticks.slice(1).map((tick, i) => -Math.floor(Math.log10(tick - ticks[i]) + 1e-9)));
     for (const tick of ticks) {
+      const text = tick < 1e-3 ? tick.toExponential(0).replace("-", "−") : this.log ? String(tick) : decimal(tick, fine);
       frame.append(svg("line", { x1: left, x2: right, y1: this.y(tick), y2: this.y(tick) }));
-      frame.append(svg("text", { x: left - 7, y: this.y(tick) + 4, "text-anchor": "end" }, this.write(tick, true)));
+      frame.append(svg("text", { class: "tick", x: left - 7, y: this.y(tick) + 4, "text-anchor": "end" }, tick ? text : "0"));
     }
-    for (const tick of spaced(first, last, Math.max(2, Math.floor(this.width / 110)))) {
+    for (const tick of spaced(first, last, Math.max(2, Math.floor(this.width / 75)))) {
       const near = this.x(tick) > right - 16 ? "end" : "middle";
-      frame.append(svg("text", { x: near === "end" ? right : this.x(tick), y: bottom + 16, "text-anchor": near }, whole(tick)));
+      frame.append(svg("text", { class: "step", x: near === "end" ? right : this.x(tick), y: bottom + 16, "text-anchor": near }, whole(tick)));
     }
     for (const { step, text } of this.board.data.marks) {
       if (step < first || step > last) continue;
@@ -204,7 +206,8 @@ class Chart {
     }
     if (this.log) {
       if (low > high) [low, high] = [0.1, 1];
-      [low, high] = [low / 1.1, high * 1.1];
+      const pad = Math.max((high / low) ** 0.05, 1.01);
+      [low, high] = [low / pad, high * pad];
       return [low, high, decades(low, high)];
     }
     if (!this.board.range || low > high) [low, high] = [0, this.data.top ?? Math.max(high, this.data.level?.value ?? 0, 0)];
@@ -226,12 +229,12 @@ class Chart {
     return d;
   }
 
-  write(value, short = false) {
+  /** A value as it is read: with as many decimals, or significant digits, as the chart wants. */
+  write(value) {
     const { decimals, digits } = this.data;
-    if (digits === undefined) return value.toLocaleString("en", { minimumFractionDigits: short ? 0 : decimals, maximumFractionDigits: Math.max(decimals, short ? 2 : 0) }).replace("-", "−");
-    const size = Math.abs(value);
-    if (size && size < 1e-3) return value.toExponential(short ? 0 : digits - 1).replace("-", "−");
-    return short ? String(Number(value.toPrecision(3))) : value.toPrecision(digits);
+    if (digits === undefined) return decimal(value, decimals);
+    if (value && Math.abs(value) < 1e-3) return value.toExponential(digits - 1).replace("-", "−");
+    return value.toPrecision(digits);
   }
 
   // ---- pointing ----
@@ -347,14 +350,12 @@ class Chart {
 // ---- numbers ----
 
 /** The exponential moving average s ← w·s + (1 − w)·x from s = 0, divided by 1 − wⁿ, which is what
- * the weights of n values add up to. A value that stands for k of them counts as k. */
-function smoothed(values, counts, weight) {
-  let [sum, missing] = [0, 1];
+ * the weights of n values add up to: TensorBoard's. */
+function smoothed(values, weight) {
+  let sum = 0;
   return values.map((value, i) => {
-    const kept = weight ** counts[i];
-    sum = kept * sum + (1 - kept) * value;
-    missing *= kept;
-    return sum / (1 - missing);
+    sum = weight * sum + (1 - weight) * value;
+    return sum / (1 - weight ** (i + 1));
   });
 }
 
@@ -368,13 +369,15 @@ function spaced(low, high, wanted) {
   return ticks.length > 1 ? ticks : [low, high];
 }
 
-/** 1, 2 and 5 times powers of ten between low and high; the powers alone where those are many. */
+/** 1, 2 and 5 times powers of ten between low and high; the powers alone where those are many, other
+ * round numbers where they are too few. */
 function decades(low, high) {
   const ticks = [];
   for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power++) {
     for (const times of [1, 2, 5]) ticks.push(Number(`${times}e${power}`));
   }
   const seen = ticks.filter((tick) => tick >= low && tick <= high);
+  if (seen.length < 3) return spaced(low, high, 5);
   return seen.length > 6 ? seen.filter((tick) => String(tick).match(/^[0.]*1(0*|e.*)$/)) : seen;
 }
 
@@ -388,6 +391,11 @@ function nearest(steps, step) {
   const after = Math.min(lastUpTo(steps, step) + 1, steps.length - 1);
   const before = Math.max(after - 1, 0);
   return step - steps[before] < steps[after] - step ? before : after;
+}
+
+function decimal(value, decimals) {
+  const digits = { minimumFractionDigits: decimals, maximumFractionDigits: decimals };
+  return value.toLocaleString("en", digits).replace("-", "−");
 }
 
 function whole(step) {
