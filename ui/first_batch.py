@@ -8,15 +8,15 @@ from html import escape
 import numpy as np
 import streamlit as st
 import torch
-import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor
 
 from ui import frame
-from vit import augment, data
+from vit import data
 from vit.data import DataError, Split
 from vit.holdout import training_part
 from vit.settings import Recipe
+from vit.train import Part, Parts, augmented
 
 SHOWN = 16
 DIMMED = 40  # of 255: how opaque a patch is that the model does not get
@@ -56,26 +56,26 @@ class Batch:
 
 def first_batch(recipe: Recipe, training: Split, seed: int, epoch: int) -> Batch:
     """The batch with which :func:`vit.train.train` will begin ``epoch`` (from 1), drawn by the same
-    functions from the same generators."""
+    function from the same generator."""
     chosen, _ = training_part(training.labels, recipe.validation, recipe.share)
     size, steps_per_epoch = recipe.batch_size, len(chosen) // recipe.batch_size
     step, total_steps = (epoch - 1) * steps_per_epoch, recipe.epochs * steps_per_epoch
     generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
     batch = torch.randperm(len(chosen), generator=generator)[:size]
-    drawn = augment.draw(batch, epoch, recipe.crop_padding, recipe.flip, generator, seed)
     originals = torch.from_numpy(np.array(training.images[chosen[batch]]))
-    labels = torch.from_numpy(training.labels[chosen[batch]])
-    x = augment.crop_and_flip(originals, drawn, recipe.crop_padding, recipe.padding_mode)
-    targets = F.one_hot(labels, recipe.model.num_classes).float()
-    if recipe.jitter:
-        x = augment.jitter_colours(x, recipe.jitter, generator)
-    if step < recipe.cutmix_until * total_steps:
-        x, targets = augment.cutmix(x, targets, recipe.cutmix, generator)
+    # Room for all, of which only the batch is filled in: memory that is not written to costs none.
+    images = torch.empty(len(chosen), *originals.shape[1:], dtype=torch.uint8)
+    images[batch] = originals
+    part = Part(images, torch.from_numpy(training.labels[chosen]))
+    channels = originals.shape[1]  # with these means and deviations, pixels stay 0 … 255
+    parts = Parts(part, part, part, (0.0,) * channels, (1 / 255,) * channels, (), {})
+    x, labels, targets, indices = augmented(
+        recipe, parts, batch, epoch, step, total_steps, generator, seed
+    )
     kept = None
-    if step < recipe.kept_patches_until * total_steps:
-        patches = recipe.model.num_patches
-        indices = augment.keep_patches(size, patches, recipe.kept_patches, generator)
-        kept = torch.zeros(size, patches, dtype=torch.bool).scatter_(1, indices, True)
+    if indices is not None:
+        nothing = torch.zeros(len(batch), recipe.model.num_patches, dtype=torch.bool)
+        kept = nothing.scatter(1, indices, True)
     return Batch(originals, labels, x, targets, kept)
 
 
