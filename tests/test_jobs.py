@@ -28,6 +28,7 @@ DIGITS = Path(__file__).resolve().parents[1] / "checkpoints" / "digits"
 ACTIONS: dict[str, Callable[[Path], object]] = {
     "start": lambda path: jobs.start(path.parent, debug()),
     "again": lambda path: jobs.again(path.parent, path, 5),
+    "estimate": lambda path: jobs.estimate(debug(), 1_000),
     "pause": jobs.pause,
     "resume": jobs.resume,
     "stop": jobs.stop,
@@ -706,6 +707,14 @@ def stand_in(path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
     monkeypatch.setattr(worker.sys, "executable", str(program))
 
 
+def work_off(runs_dir: Path) -> None:
+    """Be the worker of a runs directory, until nothing waits there."""
+    lock = jobs.take_worker_lock(runs_dir)
+    assert lock is not None
+    worker.work(runs_dir, lock)
+    os.close(lock)
+
+
 @pytest.mark.parametrize(
     ("script", "state", "says"),
     [
@@ -727,10 +736,7 @@ def test_a_trainer_that_ends_early_leaves_the_queue(
 ) -> None:
     (run / runs.LOG).write_text("error: of an earlier time\n")
     stand_in(run, monkeypatch, script)
-    lock = jobs.take_worker_lock(run.parent)
-    assert lock is not None
-    worker.work(run.parent, lock)
-    os.close(lock)
+    work_off(run.parent)
     job = jobs.look(run)
     assert job.state == state and says in job.message and "\n" not in job.message
 
@@ -740,12 +746,12 @@ def test_a_trainer_leaves_one_core_to_the_pages(
 ) -> None:
     stand_in(run, monkeypatch, "echo $OMP_NUM_THREADS > threads; echo $@ > arguments")
     monkeypatch.delenv("OMP_NUM_THREADS")
-    monkeypatch.setattr(worker.torch, "get_num_threads", lambda: 8)
+    monkeypatch.setattr(jobs.torch, "get_num_threads", lambda: 8)
     worker._train(run)
     assert (run / "threads").read_text() == "7\n"
     words = (run / "arguments").read_text().split()
     assert words[:3] == ["-m", "vit.train", str(run / runs.REQUEST)] and "--resume" not in words
-    monkeypatch.setattr(worker.torch, "get_num_threads", lambda: 1)
+    monkeypatch.setattr(jobs.torch, "get_num_threads", lambda: 1)
     runs.write_json(run / runs.CONFIG, {})
     told(run, "queued", order=1)
     worker._train(run)
@@ -768,10 +774,7 @@ def test_while_there_is_no_room_to_note_an_end_it_is_tried_once(
         write(file, values)
 
     monkeypatch.setattr(runs, "write_json", full_at_first)
-    lock = jobs.take_worker_lock(run.parent)
-    assert lock is not None
-    worker.work(run.parent, lock)
-    os.close(lock)
+    work_off(run.parent)
     assert jobs.look(run).state == "failed" and tries == 4
     assert (run / "tries").read_text() == "x\n"
 
@@ -780,10 +783,7 @@ def test_a_run_removed_under_its_trainer_does_not_come_back(
     run: Path, real: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stand_in(run, monkeypatch, "rm -r ../a-run; exit 2")
-    lock = jobs.take_worker_lock(run.parent)
-    assert lock is not None
-    worker.work(run.parent, lock)
-    os.close(lock)
+    work_off(run.parent)
     assert not run.exists()
 
 

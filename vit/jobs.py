@@ -50,6 +50,7 @@ kill -9, crash     running     interrupted   nobody has to: the lock is free, th
 With ``VIT_TRAINING=off`` everything but looking is refused.
 """
 
+import json
 import os
 import re
 import secrets
@@ -68,7 +69,7 @@ import torch
 from filelock import FileLock, Timeout
 
 from vit import claims, runs
-from vit.model import VisionTransformer, count_parameters
+from vit.estimate import Estimate, memory_bytes
 from vit.runs import RunError
 from vit.settings import Recipe, read_settings
 
@@ -271,6 +272,12 @@ def _task(told: Any) -> Task | None:
     return Task(what, count(told.get("done")), count(told.get("total"))) if what else None
 
 
+def error_in(said: str) -> str:
+    """The last error that a process of this package wrote; empty if there is none."""
+    found = re.findall(r"^(?:[\w .-]+: )?error: (.+)$", said, re.MULTILINE)
+    return found[-1] if found else ""
+
+
 def one_line(text: Any) -> str:
     """A message as a status gives it, cut to 500 characters; empty for what cannot be one."""
     return " ".join(text.split())[:500] if isinstance(text, str) else ""
@@ -291,13 +298,9 @@ def start(
             be written.
     """
     _refuse_if_off()
-    try:
-        recipe = Recipe.from_dict(recipe.to_dict())
-    except ValueError as error:
-        raise RunError(str(error)) from error
+    recipe = _checked(recipe)
     if type(seed) is not int or not 0 <= seed < 2**32:
         raise RunError(f"The seed must be a whole number from 0 to {2**32 - 1}, not {seed!r}.")
-    _refuse_if_too_large(recipe)
     name = _label(name, 80) or recipe.name
     request = {
         "format": 1,
@@ -316,6 +319,43 @@ def start(
             raise
     keep_going(runs_dir)
     return path
+
+
+def estimate(recipe: Recipe, pictures: int, timeout: float = 60.0) -> Estimate:
+    """What a run by ``recipe`` would take, measured here in a few seconds by a process of its own,
+    at the priority and with the threads of a trainer.
+
+    Args:
+        pictures: how many are learned from in an epoch.
+        timeout: seconds after which measuring is given up.
+
+    Raises:
+        RunError: if the settings make no sense, or it cannot be measured.
+    """
+    _refuse_if_off()
+    command = [sys.executable, "-m", "vit.estimate", "/dev/stdin", "--pictures", str(pictures)]
+    try:
+        done = subprocess.run(
+            command,
+            env={"OMP_NUM_THREADS": str(trainer_threads())}
+            | os.environ
+            | {"PYTHONPATH": _python_path()},
+            input=json.dumps(_checked(recipe).to_dict()),
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise RunError(
+            "Measuring how fast this machine trains took too long, so nobody knows how long the "
+            "run will take. Try again, or start it and see."
+        ) from error
+    except OSError as error:
+        raise RunError(f"How long it takes could not be measured ({error}). Try again.") from error
+    if done.returncode:
+        said = error_in(done.stderr) or "Its process ended unexpectedly. Try again."
+        raise RunError(f"How long it takes could not be measured: {said}")
+    return Estimate(**json.loads(done.stdout))
 
 
 def again(runs_dir: Path, path: Path, seed: int) -> Path:
@@ -482,17 +522,17 @@ def _unwritable(runs_dir: Path, error: OSError) -> RunError:
     )
 
 
+def _checked(recipe: Recipe) -> Recipe:
+    try:
+        recipe = Recipe.from_dict(recipe.to_dict())
+    except ValueError as error:
+        raise RunError(str(error)) from error
+    _refuse_if_too_large(recipe)
+    return recipe
+
+
 def _refuse_if_too_large(recipe: Recipe) -> None:
-    """A rough lower bound, float32: weights, gradients, two moments, and the activations that the
-    backward pass needs."""
-    config, memory = recipe.model, psutil.virtual_memory().total
-    tokens, width = config.num_tokens, config.embed_dim
-    scores = 2 * config.num_heads * tokens**2
-    each = config.depth * (tokens * (10 * width + 2 * config.mlp_dim) + scores)
-    activations = recipe.batch_size * each * 4
-    with torch.device("meta"):
-        model = VisionTransformer(config)
-    needed = 16 * count_parameters(model) + activations
+    needed, memory = memory_bytes(recipe), psutil.virtual_memory().total
     if needed > memory:
         raise RunError(
             f"This model and batch need about {needed / 1e9:,.0f} GB of memory, and there are "
@@ -541,6 +581,11 @@ def waits(path: Path) -> bool:
 def _forget_wishes(path: Path) -> None:
     for wish in (runs.PAUSE, runs.STOP):
         (path / wish).unlink(missing_ok=True)
+
+
+def trainer_threads() -> int:
+    """How many threads a trainer computes with: one core is left to the pages."""
+    return max(1, torch.get_num_threads() - 1)
 
 
 def _python_path() -> str:

@@ -6,21 +6,17 @@ at a time. It runs at low priority, as do the trainers that it starts, and leave
 
 import argparse
 import os
-import re
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-import torch
-
-from vit import claims, jobs, runs
+from vit import claims, estimate, jobs, runs
 from vit.runs import RunError
 
 POLL = 0.5  # seconds between looks
 GRACE = 60.0  # seconds in which a trainer leaves by itself when asked to pause
 RETRY = 10.0  # seconds between tries to write where there is no room
-NICENESS = 10  # pages go first
 
 
 def work(runs_dir: Path, lock: int) -> None:
@@ -55,7 +51,7 @@ def _train(path: Path) -> None:
             said_before = log.tell()
             trainer = subprocess.Popen(
                 [*command, *(["--resume"] if resuming else [])],
-                env={"OMP_NUM_THREADS": str(_threads())} | os.environ,
+                env={"OMP_NUM_THREADS": str(jobs.trainer_threads())} | os.environ,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -72,11 +68,6 @@ def _train(path: Path) -> None:
             return  # somebody else trains it already
         except OSError:
             time.sleep(RETRY)  # else it would seem to wait still, and be tried again and again
-
-
-def _threads() -> int:
-    """One core is left to the pages."""
-    return max(1, torch.get_num_threads() - 1)
 
 
 def _wait(trainer: subprocess.Popen[bytes], path: Path) -> None:
@@ -117,9 +108,8 @@ def _last_words(log: Path, start: int) -> str:
     with log.open("rb") as file:
         file.seek(start)
         lines = file.read().decode(errors="replace").strip().splitlines()[-200:]
-    for line in reversed(lines):
-        if found := re.match(r"(?:[\w .-]+: )?error: (.+)", line):
-            return found[1]
+    if error := jobs.error_in("\n".join(lines)):
+        return error
     last = jobs.one_line(lines[-1]) if lines else "it said nothing"
     return (
         f"Training ended unexpectedly ({last}). {log.name} in its folder has more. Resume it to "
@@ -139,7 +129,7 @@ def main(arguments: list[str] | None = None) -> int:
     if lock is None:
         print("Another worker is at it already.", file=sys.stderr)
         return 0
-    os.nice(max(0, NICENESS - os.nice(0)))
+    os.nice(max(0, estimate.NICENESS - os.nice(0)))
     try:
         work(given.runs_dir, lock)
     except KeyboardInterrupt:
