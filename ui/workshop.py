@@ -6,6 +6,7 @@ from pathlib import Path
 import streamlit as st
 
 from ui import resources
+from ui.words import to_the_letter
 from vit import jobs
 from vit.runs import RunError
 
@@ -17,6 +18,41 @@ def view() -> str:
     """The view that the URL asks for, a key of VIEWS; on a public demo there is only the first."""
     asked = st.query_params.get("show", "model")
     return asked if asked in VIEWS and not jobs.training_is_off() else "model"
+
+
+def choose_view() -> str:
+    """Let the visitor choose a view; returns its key. In the first one a line leads on: to the run
+    that trains, or to a first one."""
+    opened = view()
+    if jobs.training_is_off():
+        return opened
+    st.session_state["training-view"] = opened
+    st.segmented_control(
+        "What to show",
+        list(VIEWS),
+        format_func=VIEWS.__getitem__,
+        key="training-view",
+        required=True,
+        on_change=lambda: go(st.session_state["training-view"]),
+        label_visibility="collapsed",
+    )
+    if opened == "model":
+        with st.container(horizontal=True, key="training-now", vertical_alignment="center"):
+            _lead_on()
+    return opened
+
+
+def _lead_on() -> None:
+    path = job()
+    if path is None:
+        st.markdown("Train one yourself and watch it learn: handwritten digits take a minute.")
+        st.button("Train one", key="train-one", on_click=going("watch"))
+        return
+    latest = jobs.look(path)
+    if latest.state in ("running", "queued"):
+        said = "trains now" if latest.state == "running" else "waits for its turn"
+        st.markdown(f"Your run **{to_the_letter(latest.name)}** {said}.")
+        st.button("Watch it", key="watch-it", on_click=going("watch", path))
 
 
 def job() -> Path | None:

@@ -115,7 +115,6 @@ def digits() -> Recipe:
         batch_size=64,
         optimizer="muon",
         learning_rate=1e-3,
-        muon_weight_decay=0.0,
         betas=(0.9, 0.95),
         warmup_epochs=1,
         label_smoothing=0.1,
@@ -124,6 +123,7 @@ def digits() -> Recipe:
         crop_padding=1,
         flip="none",
         validation=144,
+        test_every_epoch=False,
     )
 
 

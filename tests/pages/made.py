@@ -55,9 +55,9 @@ def make_runs(folder: Path) -> None:
         runs.write_weights(folder / name / runs.MODEL, model.state_dict(), {"epoch": "0"})
 
 
-def own_walk(path: Path) -> Own:
+def own_walk(path: Path, epoch: int | None = None) -> Own:
     """Read, frame, resize and run the sample picture, by the package alone."""
-    run = load_run(path)
+    run = load_run(path, epoch)
     config = run.model_config
     square = images.frame_picture(images.open_picture(PICTURE.read_bytes()), "crop")
     values = images.to_model_input(square, config.image_size, config.in_chans, run.mean, run.std)
