@@ -1,0 +1,137 @@
+// The runs as a table. It is patched rather than drawn anew, so that nothing jumps, and neither the
+// focus nor the place it was scrolled to is lost, while the runs in it move on.
+
+const LETTERS = "ABCDEFGH";
+
+export default function ({ parentElement, data, setTriggerValue }) {
+  const box = parentElement.querySelector(".box");
+  const table = box.querySelector("table");
+  for (const [name, colour] of Object.entries(data.colours)) {
+    box.style.setProperty(`--${name}`, colour);
+  }
+  drawHead(table.tHead, data.columns);
+  const parts = [
+    [data.rows.filter((row) => !row.shipped), ""],
+    [data.rows.filter((row) => row.shipped), "Came with the app"],
+  ];
+  parts.forEach(([rows, title], index) => drawPart(table, index, rows, title, data));
+
+  const rowOf = (event) => event.target.closest("tr[data-id]");
+  table.onclick = (event) => {
+    const row = rowOf(event);
+    if (row && !event.target.closest(".compare")) choose(row);
+  };
+  table.onchange = (event) => {
+    const { id } = rowOf(event).dataset;
+    const others = data.compared.filter((each) => each !== id);
+    setTriggerValue("compare", event.target.checked ? [...others, id] : others);
+  };
+  table.onkeydown = (event) => {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (!step || !event.target.closest("button")) return;
+    const rows = [...table.querySelectorAll("tr[data-id]")];
+    const next = rows[rows.indexOf(rowOf(event)) + step];
+    event.preventDefault();
+    if (!next) return;
+    next.querySelector("button").focus();
+    choose(next);
+  };
+
+  function choose(row) {
+    for (const each of table.querySelectorAll("tr[data-id]")) mark(each, each === row);
+    if (row.dataset.id !== data.chosen) setTriggerValue("choose", row.dataset.id);
+  }
+}
+
+function drawHead(head, columns) {
+  const titles = ["Compare", "Run", "State", ...columns];
+  if (head.dataset.titles === titles.join("\n")) return;
+  head.dataset.titles = titles.join("\n");
+  const row = document.createElement("tr");
+  row.append(
+    ...titles.map((title, index) => {
+      const cell = document.createElement("th");
+      cell.scope = "col";
+      cell.className = ["compare", "run", "state"][index] ?? "number";
+      cell.textContent = title;
+      return cell;
+    }),
+  );
+  head.replaceChildren(row);
+}
+
+function drawPart(table, index, rows, title, data) {
+  const body = table.tBodies[index] ?? table.createTBody();
+  const known = new Map([...body.rows].map((row) => [row.dataset.id, row]));
+  const wanted = rows.map((row) => fill(known.get(row.id) ?? create(row, data), row, data));
+  if (title && rows.length) wanted.unshift(known.get(undefined) ?? heading(title, data));
+  for (const row of body.querySelectorAll("tr")) if (!wanted.includes(row)) row.remove();
+  wanted.forEach((row, place) => {
+    if (body.rows[place] !== row) body.insertBefore(row, body.rows[place] ?? null);
+  });
+}
+
+function heading(title, { columns }) {
+  const row = document.createElement("tr");
+  const cell = document.createElement("th");
+  cell.scope = "rowgroup";
+  cell.colSpan = 3 + columns.length;
+  cell.textContent = title;
+  row.className = "heading";
+  row.append(cell);
+  return row;
+}
+
+function create({ id }, { columns }) {
+  const row = document.createElement("tr");
+  row.dataset.id = id;
+  row.innerHTML =
+    '<td class="compare"><label><input type="checkbox"><span class="letter"></span></label></td>' +
+    '<th class="run" scope="row"><button type="button"></button><span class="tags"></span></th>' +
+    '<td class="state"><span class="words"></span><i class="bar"><i></i></i></td>' +
+    columns.map(() => '<td class="number"></td>').join("");
+  return row;
+}
+
+function fill(row, { id, name, tags, state, tone, share, numbers }, data) {
+  const place = data.compared.indexOf(id);
+  const checkbox = row.querySelector("input");
+  checkbox.checked = place >= 0;
+  checkbox.disabled = place < 0 && data.compared.length >= data.most;
+  checkbox.ariaLabel = `Compare ${name}`;
+  write(row.querySelector(".letter"), LETTERS[place] ?? "");
+  write(row.querySelector("button"), name);
+  const shown = row.querySelector(".tags");
+  if (shown.dataset.tags !== tags.join("\n")) {
+    shown.dataset.tags = tags.join("\n");
+    shown.replaceChildren(
+      ...tags.map((tag) => {
+        const chip = document.createElement("span");
+        chip.textContent = tag;
+        return chip;
+      }),
+    );
+  }
+  write(row.querySelector(".words"), state);
+  row.dataset.tone = tone;
+  const bar = row.querySelector(".bar");
+  bar.style.visibility = share === null ? "hidden" : "visible";
+  bar.firstChild.style.width = `${100 * (share ?? 0)}%`;
+  row.querySelectorAll("td.number").forEach((cell, index) => {
+    write(cell, numbers[index]);
+    cell.dataset.title = data.columns[index];
+  });
+  mark(row, id === data.chosen);
+  return row;
+}
+
+function mark(row, chosen) {
+  row.classList.toggle("chosen", chosen);
+  const button = row.querySelector("button");
+  button.ariaPressed = String(chosen);
+  button.tabIndex = chosen ? 0 : -1;
+}
+
+function write(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
