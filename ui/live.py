@@ -332,7 +332,6 @@ def happening_words(watched: Watched) -> str:
         classes=recipe.model.num_classes,
         warmup=recipe.warmup_epochs,
         ended=job.state in ("finished", "failed"),
-        failed=job.state == "failed",
     )
 
 

@@ -12,7 +12,7 @@ which throws the weights about, from one that is too low, at which next to nothi
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -21,7 +21,9 @@ GAP = 0.05  # of accuracy; a smaller distance between the curves says nothing
 RISE = 0.01  # of accuracy, over the last quarter of the run
 STEPS = 50  # after the warm-up, before it is asked why the loss does not fall
 GUESSING = 0.95  # of ln(classes); a loss above it is next to guessing
-JUMP = 1.02  # of ln(classes); a loss that rose above it was thrown there
+JUMP = 1.02  # of ln(classes); a loss that rose above it was thrown there …
+UNSTEADY = 3.0  # … if the gradient's norm has been so many times its median as well
+DIVERGED = 2.0  # times ln(classes); a loss that high comes from steps that overshoot, always more
 FALL = 2.0  # standard errors of the loss's slope; a steady fall is more than that …
 HARDLY = 0.01  # … and of ln(classes): a fall by less is next to none
 
@@ -98,7 +100,7 @@ def sentence(judged: Verdict, ended: bool = True) -> str:
 
 # ---- while it trains -----------------------------------------------------------------------------
 
-Trend = Literal["early", "too high", "too low", "guessing", "moving"]
+Trend = Literal["early", "diverged", "too high", "too low", "guessing", "moving"]
 
 
 @dataclass(frozen=True)
@@ -106,10 +108,12 @@ class Course:
     """Where the training loss (nats) has gone.
 
     Attributes:
-        trend: ``moving`` if it is clearly below what guessing costs; else why not, ``guessing`` if
-            that cannot be told, ``early`` if nothing can be told yet.
+        trend: ``moving`` if it is clearly below what guessing costs, else why not: ``diverged`` or
+            what the learning rate is, ``guessing`` if it is neither, ``early`` if it cannot be told
+            yet.
         guess: ln(classes), the loss of giving every class the same probability.
         start, now, low, high: its first line, the mean of its last quarter, its extremes.
+        norm, norm_high: the median and the largest norm of the gradient.
     """
 
     trend: Trend
@@ -118,6 +122,13 @@ class Course:
     now: float
     low: float
     high: float
+    norm: float
+    norm_high: float
+
+    @property
+    def fallen(self) -> float:
+        """By how much the loss has come down; from guessing where it began higher than that."""
+        return (self.start if self.start < JUMP * self.guess else self.guess) - self.now
 
 
 def course(steps: Mapping[str, np.ndarray], classes: int, warmup: float) -> Course:
@@ -125,20 +136,27 @@ def course(steps: Mapping[str, np.ndarray], classes: int, warmup: float) -> Cour
     for ``warmup`` epochs."""
     guess, loss = math.log(classes), steps["loss"]
     if not len(loss):
-        return Course("early", guess, *[math.nan] * 4)
-    now = float(loss[-max(1, len(loss) // 4) :].mean())
+        return Course("early", guess, *[math.nan] * 6)
+    lately = max(1, len(loss) // 4)
+    now = float(loss[-lately:].mean())
     low, high = float(loss.min()), float(loss.max())
-    said = guess, float(loss[0]), now, low, high
+    norm, norm_high = float(np.median(steps["grad_norm"])), float(steps["grad_norm"].max())
+    said = guess, float(loss[0]), now, low, high, norm, norm_high
     if now < GUESSING * guess:
         return Course("moving", *said)
+    if now > DIVERGED * guess:
+        return Course("diverged", *said)
     warm = steps["step"][steps["epoch"] <= warmup]
     if steps["step"][-1] - (warm[-1] if len(warm) else 0) < STEPS:
         return Course("early", *said)
-    if high > JUMP * guess or low < GUESSING * guess:
+    thrown = high > JUMP * guess and norm_high > UNSTEADY * norm
+    if thrown or loss[:-lately].min() < GUESSING * guess:
         return Course("too high", *said)
-    if _falls(steps["step"], loss):
-        return Course("too low" if loss[0] - now < HARDLY * guess else "early", *said)
-    return Course("guessing", *said)
+    steady = Course("guessing", *said)
+    if steady.fallen > 0 and _falls(steps["step"], loss):
+        trend: Trend = "too low" if steady.fallen < HARDLY * guess else "early"
+        return replace(steady, trend=trend)
+    return steady
 
 
 def _falls(steps: np.ndarray, loss: np.ndarray) -> bool:
@@ -159,7 +177,6 @@ def happening(
     classes: int,
     warmup: float,
     ended: bool,
-    failed: bool = False,
 ) -> str:
     """What happens in a run, in a sentence or two.
 
@@ -167,20 +184,14 @@ def happening(
         steps: its live record, see :func:`vit.runs.read_steps`.
         epochs, training, held_out: accuracies after each epoch, as for :func:`verdict`.
         classes, warmup: see :func:`course`.
-        ended, failed: whether it trains no more, and whether an error was the reason.
+        ended: whether it trains no more.
     """
     judged = verdict(epochs, training, held_out)
     if not len(steps["loss"]):
         return sentence(judged, ended) if judged.kind != "short" else _nothing_yet(classes, ended)
     seen = course(steps, classes, warmup)
-    if failed and seen.high > JUMP * seen.guess and not seen.now < GUESSING * seen.guess:
-        return (
-            f"It diverged: the loss was up at {seen.high:.3g} before training broke off, and "
-            f"guessing costs {_guess(seen)}. Every step overshot, and left more to make good than "
-            f"there was before. Lower the learning rate, or warm up for longer."
-        )
     if seen.trend != "moving":
-        return _why_not(seen, steps, warmup)
+        return _why_not(seen, steps, warmup, ended)
     if judged.kind == "short":
         return (
             f"It learns: the loss has come down from {seen.start:.2f} to {seen.now:.2f}; guessing "
@@ -197,11 +208,16 @@ def _so_far(judged: Verdict) -> str:
     if judged.kind == "short":
         return "Too few epochs are measured yet to say where this is going."
     if judged.kind == "overfitting":
-        rising = f"still rises, by {rise:.1f} points" if judged.rise > RISE else "no longer rises"
+        gap_since = f"training accuracy is {apart}, more than {100 * GAP:.0f} since epoch"
+        if judged.rise > RISE:
+            return (
+                f"A gap is opening: {gap_since} {judged.apart_from}. The model begins to learn "
+                f"training pictures by heart (overfitting), but not only that: validation accuracy "
+                f"has risen by {rise:.1f} points {lately}."
+            )
         return (
-            f"A gap is open: training accuracy is {apart}, more than {100 * GAP:.0f} since epoch "
-            f"{judged.apart_from}. The model learns some of its training pictures by heart "
-            f"(overfitting). Validation accuracy {rising} {lately}."
+            f"A gap is open: {gap_since} {judged.apart_from}, and validation accuracy hardly "
+            f"rises any more. The model learns its training pictures by heart (overfitting)."
         )
     if judged.kind == "underfitting":
         return (
@@ -224,34 +240,43 @@ def _nothing_yet(classes: int, ended: bool) -> str:
     )
 
 
-def _why_not(seen: Course, steps: Mapping[str, np.ndarray], warmup: float) -> str:
+def _why_not(seen: Course, steps: Mapping[str, np.ndarray], warmup: float, ended: bool) -> str:
     """Why the loss is no lower than guessing."""
+    remedy = "Lower the learning rate, or warm up for longer."
+    if seen.trend == "diverged":
+        return (
+            f"The loss is {seen.now:.3g}, and guessing costs {_guess(seen)}: it diverged. Every "
+            f"step overshot, and left more to make good than there was before. {remedy}"
+        )
     stands = f"The loss is {seen.now:.3f}, no better than guessing ({_guess(seen)})"
     if seen.trend == "early":
-        warming = steps["epoch"][-1] <= warmup
-        why = (
-            f"the learning rate warms up until epoch {warmup:g}" if warming else "it has just begun"
-        )
+        if ended:
+            return f"{stands}; it ended before more could be told."
+        if steps["epoch"][-1] <= warmup:
+            why = f"the learning rate warms up until epoch {warmup:g}"
+        elif seen.fallen > HARDLY * seen.guess:
+            why = f"it has begun to fall, from {seen.start:.3f}"
+        else:
+            why = "it has just begun"
         return f"{stands}, and it is too early to say more: {why}."
     if seen.trend == "too high":
         what = (
             f"it had been down to {seen.low:.2f}"
             if seen.low < GUESSING * seen.guess
-            else f"it was thrown up to {seen.high:.2f} on the way"
+            else f"it was thrown up to {seen.high:.2f} on the way, by gradients of a norm up to "
+            f"{seen.norm_high:.3g} where half are below {seen.norm:.3g}"
         )
-        return (
-            f"{stands}, and {what}: the steps are too large to get anywhere. Lower the learning "
-            f"rate, or warm up for longer."
-        )
+        return f"{stands}, and {what}: the steps are too large to get anywhere. {remedy}"
     if seen.trend == "too low":
         return (
             f"{stands}. It does fall, steadily and without a jump, but only by "
-            f"{seen.start - seen.now:.4f} in {steps['step'][-1]:,.0f} steps: the steps are far too "
+            f"{seen.fallen:.4f} in {steps['step'][-1]:,.0f} steps: the steps are far too "
             f"small. Raise the learning rate."
         )
     return (
-        f"{stands}, without the jump of a learning rate that is too high or the steady fall of one "
-        f"that is too low. Perhaps the pictures do not say what their labels are."
+        f"{stands}, though the gradients are steady, as they would not be at a learning rate that "
+        f"is too high, and without the steady fall of one that is too low. Perhaps the pictures do "
+        f"not say what their labels are."
     )
 
 
