@@ -86,7 +86,7 @@ def _name_ends(figure: go.Figure, drawn: Sequence[Series], palette: Palette, hei
     figure.update_yaxes(range=[low, high])
     ends = [np.flatnonzero(~np.isnan(line.y))[-1] for line in drawn]
     heights = np.array([line.y[end] for line, end in zip(drawn, ends, strict=True)])
-    places = spread(heights, _LETTER * (high - low) / (height - 60))
+    places = spread(heights, _LETTER * (high - low) / (height - 60), low, high)
     for line, end, place in zip(drawn, ends, places, strict=True):
         figure.add_annotation(
             x=line.x[end],
@@ -99,8 +99,9 @@ def _name_ends(figure: go.Figure, drawn: Sequence[Series], palette: Palette, hei
         )
 
 
-def spread(heights: np.ndarray, apart: float) -> np.ndarray:
-    """Heights (n,), moved as little as it takes to be ``apart``, in the same order."""
+def spread(heights: np.ndarray, apart: float, low: float, high: float) -> np.ndarray:
+    """Heights (n,), moved as little as it takes to be ``apart``, in the same order, and then into
+    the room between ``low`` and ``high``; if there is too little of it, out at the top."""
     order = np.argsort(heights, kind="stable")
     steps = apart * np.arange(len(heights))
     # With the steps taken off, "apart" means "ascending": the nearest such values are the means
@@ -112,5 +113,6 @@ def spread(heights: np.ndarray, apart: float) -> np.ndarray:
             (one, m), (other, n) = blocks[-2:]
             blocks[-2:] = [((one * m + other * n) / (m + n), m + n)]
     placed = np.empty(len(heights))
-    placed[order] = np.repeat([v for v, _ in blocks], [n for _, n in blocks]) + steps
+    ascending = np.repeat([v for v, _ in blocks], [n for _, n in blocks])
+    placed[order] = np.maximum(np.minimum(ascending, high - steps[-1]), low) + steps
     return placed

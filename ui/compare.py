@@ -24,10 +24,12 @@ _STYLE = """
 .compared table { border-collapse: collapse; font-size: 0.9rem; font-variant-numeric: tabular-nums; }
 .compared :is(th, td) { border: 0; text-align: right; font-weight: 400; padding: 6px 0 6px 26px; vertical-align: top; }
 .compared tbody :is(th, td) { border-top: 1px solid var(--line); }
-.compared :is(th, td):first-child { text-align: left; padding-left: 0; color: var(--muted); min-width: 9.5em; max-width: 17em; }
+.compared :is(th, td):first-child { text-align: left; padding-left: 0; color: var(--muted); min-width: 9.5em; max-width: 17em; position: sticky; left: 0; background: var(--ground); }
+.compared td:not(:first-child) { white-space: nowrap; }
 .compared caption { text-align: left; font-weight: 600; padding: 0.2rem 0; }
 .compared thead b { font-weight: 650; }
-.compared thead th { max-width: 13em; overflow-wrap: anywhere; vertical-align: bottom; }
+.compared thead th { min-width: 7.5em; max-width: 14em; vertical-align: bottom; }
+.compared thead span { display: -webkit-box; -webkit-box-orient: vertical; -webkit-line-clamp: 3; overflow: hidden; overflow-wrap: anywhere; }
 .compared thead i { display: block; width: 48px; height: 2.5px; margin: 0 0 7px auto; }
 .compared small { display: block; color: var(--muted); font-size: 12px; }
 @media (max-width: 640px) { .compared :is(th, td) { padding-left: 14px; } .compared :is(th, td):first-child { min-width: 6.5em; } }
@@ -112,8 +114,9 @@ def _settings(facts: Facts) -> dict[str, Any]:
     named = {"recipe": values.pop("name")}
     model = values.pop("model").to_dict()
     del values["summary"]
-    listed = {key: list(v) if isinstance(v, tuple) else v for key, v in values.items()}
-    return named | listed | model | {"seed": facts.seed}
+    listed = {key: list(v) if isinstance(v, tuple) else v for key, v in (values | model).items()}
+    short = {k: float(f"{v:.6g}") if isinstance(v, float) else v for k, v in listed.items()}
+    return named | short | {"seed": facts.seed}
 
 
 def _results(compared: Sequence[Compared]) -> list[tuple[str, list[str]]]:
@@ -134,7 +137,7 @@ def _test(facts: Facts) -> str:
     if facts.test_interval is None:
         return _percent(facts.test)
     low, high = (100 * share for share in facts.test_interval)
-    return f"{_percent(facts.test)}\n{low:.1f} to {high:.1f}, of {facts.tested:,} pictures"
+    return f"{_percent(facts.test)}\n{low:.1f} to {high:.1f}\nof {facts.tested:,} pictures"
 
 
 def _row(facts: Facts, *, best: bool) -> str:
@@ -175,7 +178,7 @@ def _heads(compared: Sequence[Compared]) -> list[str]:
             for drawn, start, end in _STROKES[dash]
         )
         line = f'<i style="background: repeating-linear-gradient(90deg, {stops})"></i>'
-        heads.append(f"{line}<b>{LETTERS[number]}</b> {escape(each.name)}")
+        heads.append(f"{line}<span><b>{LETTERS[number]}</b> {escape(each.name)}</span>")
     return heads
 
 
@@ -183,8 +186,8 @@ def _table(caption: str, heads: Sequence[str], rows: Sequence[tuple[str, Sequenc
     """A table of plain texts; what follows a line's end is small."""
 
     def cell(text: str) -> str:
-        large, _, small = text.partition("\n")
-        return f"<td>{escape(large)}{f'<small>{escape(small)}</small>' if small else ''}</td>"
+        large, *small = map(escape, text.split("\n"))
+        return f"<td>{large}{''.join(f'<small>{line}</small>' for line in small)}</td>"
 
     head = "".join(f'<th scope="col">{each}</th>' for each in heads)
     body = "".join(

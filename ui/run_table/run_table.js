@@ -16,6 +16,8 @@ export default function ({ parentElement, data, setTriggerValue }) {
   ];
   parts.forEach(([rows, title], index) => drawPart(table, index, rows, title, data));
 
+  reveal(box, table, data.chosen);
+
   const rowOf = (event) => event.target.closest("tr[data-id]");
   table.onclick = (event) => {
     const row = rowOf(event);
@@ -41,6 +43,18 @@ export default function ({ parentElement, data, setTriggerValue }) {
     for (const each of table.querySelectorAll("tr[data-id]")) mark(each, each === row);
     if (row.dataset.id !== data.chosen) setTriggerValue("choose", row.dataset.id);
   }
+}
+
+// Scroll to a row that was chosen elsewhere, within the box alone.
+function reveal(box, table, chosen) {
+  if (box.dataset.shown === chosen) return;
+  box.dataset.shown = chosen;
+  const row = [...table.querySelectorAll("tr[data-id]")].find((each) => each.dataset.id === chosen);
+  if (!row) return;
+  const above = table.tHead.offsetHeight;
+  const [top, bottom] = [row.offsetTop - above, row.offsetTop + row.offsetHeight - box.clientHeight];
+  if (box.scrollTop > top) box.scrollTop = top;
+  else if (box.scrollTop < bottom) box.scrollTop = bottom;
 }
 
 function drawHead(head, columns) {
@@ -88,7 +102,7 @@ function create({ id }, { columns }) {
   row.innerHTML =
     '<td class="compare"><label><input type="checkbox"><span class="letter"></span></label></td>' +
     '<th class="run" scope="row"><button type="button"></button><span class="tags"></span></th>' +
-    '<td class="state"><span class="words"></span><i class="bar"><i></i></i></td>' +
+    '<td class="state"><span class="status"><span class="words"></span><i class="bar"><i></i></i></span></td>' +
     columns.map(() => '<td class="number"></td>').join("");
   return row;
 }
