@@ -1,8 +1,9 @@
 """Pictures of every page, as a visitor sees them: ``make screenshots``.
 
 Starts the app on its own, with the digits run as a visitor's own, opens each page in a browser, and
-writes ``docs/images/NAME.png`` for the README. ``python -m docs.screenshots FOLDER`` writes every page in light, dark and at the width
-of a phone into FOLDER instead, whole pages, for looking them over.
+writes ``docs/images/NAME.png`` for the README. ``python -m docs.screenshots FOLDER`` writes every
+page in light, dark and at the width of a phone into FOLDER instead, whole pages, for looking them
+over.
 """
 
 import shutil
