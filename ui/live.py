@@ -458,9 +458,9 @@ def _teach() -> None:
             "something is wrong, most often the learning rate.\n"
             "3. **They part, or not.** While training and validation move together there is more "
             "to learn. If training pulls away, the model learns its pictures by heart.\n"
-            "4. **It ends with an exam.** The weights that did best on validation name the test "
-            "pictures, which chose nothing; then the model can be opened on every page, as it was "
-            "after each epoch that was kept."
+            "4. **It ends with an exam.** The weights that did best on validation are tried once on "
+            "pictures that neither taught nor chose them. Then the model can be opened on every "
+            "page, as it was after each epoch that was kept."
         )
         with st.container(horizontal=True, key="live-actions"):
             st.button("Train the digits model", type="primary", key="live-first", on_click=_first)

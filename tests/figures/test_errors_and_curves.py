@@ -75,3 +75,18 @@ def test_a_value_that_was_not_measured_is_not_drawn() -> None:
     assert [note.text for note in figure.layout.annotations] == ["kept"]
     assert "train: %{y:.2f}" in train.hovertemplate
     assert figure.layout.xaxis.unifiedhovertitle.text == "epoch %{x}"
+
+
+def test_marks_at_fractions_of_an_epoch_stand_one_above_the_other() -> None:
+    epochs = np.arange(1.0, 51)
+    marks = {32.5: "all patches", 44.0: "no CutMix", 50: "kept"}
+    lines = [Line("train", epochs, epochs / 50, 2)]
+    figure = curves(lines, "share", LIGHT, marks=marks, decimals=2)
+    assert [shape.x0 for shape in figure.layout.shapes] == [32.5, 44, 50]
+    notes = figure.layout.annotations
+    assert {note.x: note.text for note in notes} == marks
+    shifts = [note.yshift for note in notes]
+    assert np.diff(shifts).min() >= notes[0].font.size + 2, "no line of text lies on another"
+    assert figure.layout.margin.t >= max(shifts) + notes[0].font.size
+    one = curves(lines, "share", LIGHT, marks={50: "kept"}, decimals=2)
+    assert one.layout.margin.t < figure.layout.margin.t
