@@ -10,6 +10,9 @@ import plotly.graph_objects as go
 from figures.layout import settle
 from figures.theme import Palette
 
+NARROW = 270  # pixels that a chart is wide on a phone …
+LETTER = 6  # … and that a letter of a mark takes
+
 
 @dataclass(frozen=True)
 class Line:
@@ -58,8 +61,15 @@ def curves(
             },
             hovertemplate=f"{escape(line.name)}: %{{y:.{decimals}f}}<extra></extra>",
         )
-    middle = max((line.epochs.max() for line in lines if len(line.epochs)), default=0) / 2
-    for number, (epoch, text) in enumerate(marks.items()):
+    drawn = np.concatenate([line.epochs for line in lines] or [np.zeros(0)])
+    first, last = (drawn.min(), drawn.max()) if len(drawn) else (0.0, 0.0)
+    taken: list[float] = []  # up to which epoch each row of words above the chart is written on
+    for epoch, text in sorted(marks.items()):
+        width = LETTER * (len(text) + 1) / NARROW * (last - first)
+        to_the_left = epoch > (first + last) / 2
+        start = epoch - width if to_the_left else epoch
+        row = next((row for row, end in enumerate(taken) if end <= start), len(taken))
+        taken[row : row + 1] = [start + width]
         figure.add_vline(x=epoch, line={"color": palette.muted, "width": 1, "dash": "dot"})
         figure.add_annotation(
             x=epoch,
@@ -67,12 +77,12 @@ def curves(
             yref="paper",
             text=text,
             showarrow=False,
-            xanchor="right" if epoch > middle else "left",
+            xanchor="right" if to_the_left else "left",
             yanchor="bottom",
-            yshift=13 * number,
+            yshift=13 * row,
             font={"size": 11, "color": palette.muted},
         )
-    settle(figure, palette, height=height, left=8, top=10 + 13 * len(marks) if marks else 8)
+    settle(figure, palette, height=height, left=8, top=10 + 13 * max(len(taken), 2) if marks else 8)
     figure.update_layout(
         showlegend=len(lines) > 1,
         legend={

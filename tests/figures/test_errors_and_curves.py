@@ -77,16 +77,18 @@ def test_a_value_that_was_not_measured_is_not_drawn() -> None:
     assert figure.layout.xaxis.unifiedhovertitle.text == "epoch %{x}"
 
 
-def test_marks_at_fractions_of_an_epoch_stand_one_above_the_other() -> None:
+def test_marks_share_a_row_where_their_words_do_not_meet() -> None:
     epochs = np.arange(1.0, 51)
-    marks = {32.5: "all patches", 44.0: "no CutMix", 50: "kept"}
     lines = [Line("train", epochs, epochs / 50, 2)]
-    figure = curves(lines, "share", LIGHT, marks=marks, decimals=2)
-    assert [shape.x0 for shape in figure.layout.shapes] == [32.5, 44, 50]
-    notes = figure.layout.annotations
-    assert {note.x: note.text for note in notes} == marks
-    shifts = [note.yshift for note in notes]
-    assert np.diff(shifts).min() >= notes[0].font.size + 2, "no line of text lies on another"
-    assert figure.layout.margin.t >= max(shifts) + notes[0].font.size
-    one = curves(lines, "share", LIGHT, marks={50: "kept"}, decimals=2)
-    assert one.layout.margin.t < figure.layout.margin.t
+
+    def rows(marks: dict[float, str]) -> dict[float, float]:
+        figure = curves(lines, "share", LIGHT, marks=marks, decimals=2)
+        notes = figure.layout.annotations
+        assert sorted(shape.x0 for shape in figure.layout.shapes) == sorted(marks)
+        assert {note.x: note.text for note in notes} == marks
+        assert figure.layout.margin.t >= max(note.yshift + note.font.size for note in notes)
+        return {note.x: note.yshift / 13 for note in notes}
+
+    assert rows({32.5: "all patches", 44.0: "no CutMix", 50: "kept"}) == {32.5: 0, 44: 0, 50: 0}
+    assert rows({40: "all patches", 42: "kept", 44.0: "no CutMix"}) == {40: 0, 42: 1, 44: 2}
+    assert rows({1: "kept", 3: "you are here", 50: "late"}) == {1: 0, 3: 1, 50: 0}

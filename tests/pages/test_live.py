@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from tests.pages.made import HOSTILE, html, open_page, words
+from tests.pages.made import HOSTILE, ROOT, figures, html, open_page, words
 from tests.small_data import NAMES
 from tests.small_runs import write_run
 from ui import live
