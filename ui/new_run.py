@@ -243,7 +243,9 @@ def _fill(base: Recipe, token: tuple[str, ...]) -> None:
 def _shown(recipe: Recipe, field: str) -> float:
     """A setting as the form shows it."""
     value = getattr(recipe.model if field in MODEL else recipe, field)
-    return round(100 * value, 6) if field == "share" else value
+    if field == "share":
+        return round(100.0 * value, 6)
+    return float(value) if field in RATES else value  # somebody may have written 1 for 1.0
 
 
 def _data(kind: Kind) -> Data | None:
@@ -505,11 +507,10 @@ def _measure(
     pressed = st.button(
         "Measure the time on this machine",
         key="new-measure",
-        help="Trains for a few seconds in a process of its own, and forgets it.",
     )
     if pressed:
         with place:
-            _list([*rows, ("measuring …", "this takes a few seconds")])
+            _list([*rows, ("measuring …", "by training for a few seconds")])
         try:
             busy = _others("running") > 0
             took = jobs.estimate(wanted, learned)
@@ -517,7 +518,7 @@ def _measure(
         except RunError as error:
             st.warning(to_the_letter(str(error)))
     found = known.get(key)
-    row = ("not measured yet", "")
+    row = ("not measured yet", "the button trains for a few seconds, to find out")
     if found is not None:
         note = f"{1000 * found.per_step:,.0f} ms a step, measured here"
         if found.disturbed:

@@ -445,7 +445,11 @@ def test_every_recipe_fits_ones_own_pictures(tmp_path: Path, name: str) -> None:
 
 
 def test_another_runs_settings_are_taken_whole() -> None:
-    odd = replace(digits(), weight_decay=0.3, epochs=5, model=replace(digits().model, depth=3))
+    odd = replace(
+        digits(),
+        **{"weight_decay": 0.3, "epochs": 5, "share": 1, "learning_rate": 1},
+        model=replace(digits().model, depth=3),
+    )
     app = view()
     app.session_state["test-prefill"] = (odd, 11, "mine <b>")
     ran(app)
