@@ -94,9 +94,9 @@ def test_system_as_runs_as_they_would_be_told_of_while_they_trained() -> None:
         return happening(NOTHING, *points(run), classes=10, warmup=0, ended=False)
 
     assert said(A_FLAT) == (
-        "Training and validation move together: training accuracy is 0.7 points above validation "
-        "accuracy, which has risen by 2.8 points over the last quarter of the epochs so far. It is "
-        "not finished learning."
+        "Training and validation move together, 0.7 points apart, and validation accuracy has "
+        "risen by 2.8 points over the last quarter of the epochs so far. It is not finished "
+        "learning."
     )
     assert said(A_COSINE) == (
         "A gap is open: training accuracy is 9.3 points above validation accuracy, more than 5 "
@@ -106,6 +106,15 @@ def test_system_as_runs_as_they_would_be_told_of_while_they_trained() -> None:
     assert said(C).startswith("Nothing is measured yet")
     ended = happening(NOTHING, *points(A_FLAT), classes=10, warmup=0, ended=True)
     assert ended == sentence(judge(A_FLAT))
+
+
+def test_harder_training_pictures_open_no_gap() -> None:
+    epochs, training = np.arange(1.0, 6), np.array([0.3, 0.4, 0.5, 0.55, 0.6])
+    rising = sentence(verdict(epochs, training, training + 0.2), ended=False)
+    assert rising.startswith("Validation stays ahead of training by 20.0 points")
+    assert rising.endswith("It is not finished learning.")
+    level = sentence(verdict(epochs, training, np.full(5, 0.7)), ended=False)
+    assert "has changed by only +0.0 points" in level and "little left to learn" in level
 
 
 def record(loss: np.ndarray, grad_norm: float | np.ndarray = 1.0) -> dict[str, np.ndarray]:

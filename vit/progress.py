@@ -203,12 +203,14 @@ def happening(
 
 def _so_far(judged: Verdict) -> str:
     gap, rise = 100 * judged.gap, 100 * judged.rise
-    apart = f"{abs(gap):.1f} points {'above' if gap > 0 else 'below'} validation accuracy"
     lately = "over the last quarter of the epochs so far"
     if judged.kind == "short":
         return "Too few epochs are measured yet to say where this is going."
     if judged.kind == "overfitting":
-        gap_since = f"training accuracy is {apart}, more than {100 * GAP:.0f} since epoch"
+        gap_since = (
+            f"training accuracy is {gap:.1f} points above validation accuracy, more than "
+            f"{100 * GAP:.0f} since epoch"
+        )
         if judged.rise > RISE:
             return (
                 f"A gap is opening: {gap_since} {judged.apart_from}. The model begins to learn "
@@ -219,15 +221,21 @@ def _so_far(judged: Verdict) -> str:
             f"A gap is open: {gap_since} {judged.apart_from}, and validation accuracy hardly "
             f"rises any more. The model learns its training pictures by heart (overfitting)."
         )
+    together = (
+        f"Training and validation move together, {abs(gap):.1f} points apart"
+        if judged.gap >= -GAP
+        else f"Validation stays ahead of training by {-gap:.1f} points, as it may where training "
+        f"pictures are made harder"
+    )
     if judged.kind == "underfitting":
         return (
-            f"Training and validation move together: training accuracy is {apart}, which has risen "
-            f"by {rise:.1f} points {lately}. It is not finished learning."
+            f"{together}, and validation accuracy has risen by {rise:.1f} points {lately}. It is "
+            f"not finished learning."
         )
     return (
-        f"Training and validation stand still together: training accuracy is {apart}, which has "
-        f"changed by {f'{rise:+.1f}'.replace('-', '−')} points {lately}. Unless the learning rate "
-        f"is still to fall, there is little left to learn."
+        f"{together}, but validation accuracy has changed by only "
+        f"{f'{rise:+.1f}'.replace('-', '−')} points {lately}. Unless the learning rate is still to "
+        f"fall, there is little left to learn."
     )
 
 

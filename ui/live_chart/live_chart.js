@@ -117,6 +117,7 @@ class Chart {
     this.svg = svg("svg", { tabindex: 0, role: "img" });
     this.figure.append(caption, this.svg);
     this.svg.addEventListener("pointerdown", (event) => this.press(event));
+    this.svg.addEventListener("mousedown", (event) => event.preventDefault()); // focus is for keys
     this.svg.addEventListener("pointermove", (event) => this.move(event));
     this.svg.addEventListener("pointerup", (event) => this.release(event));
     this.svg.addEventListener("pointercancel", () => this.unmark());
@@ -159,8 +160,9 @@ class Chart {
     crop.append(svg("rect", { x: left, y: top - 6, width: right - left, height: bottom - top + 12 }));
 
     const fine = Math.max(0, ...ticks.slice(1).map((tick, i) => -Math.floor(Math.log10(tick - ticks[i]) + 1e-9)));
+    const even = !this.log || Math.abs(ticks[2] - 2 * ticks[1] + ticks[0]) < 1e-9;
     for (const tick of ticks) {
-      const text = tick < 1e-3 ? tick.toExponential(0).replace("-", "−") : this.log ? String(tick) : decimal(tick, fine);
+      const text = tick < 1e-3 ? tick.toExponential(0).replace("-", "−") : even ? decimal(tick, fine) : String(tick);
       frame.append(svg("line", { x1: left, x2: right, y1: this.y(tick), y2: this.y(tick) }));
       frame.append(svg("text", { class: "tick", x: left - 7, y: this.y(tick) + 4, "text-anchor": "end" }, tick ? text : "0"));
     }
