@@ -80,26 +80,31 @@ def find_test(visit: Visit) -> Outcome | None:
     """The test to show: of the chosen epoch if there is one, else of the kept weights, with an
     offer to make the missing one; None if there is nothing to show yet."""
     run = visit.walk.run
-    found = heldout.outcome(run)
-    if found:
-        return found
     kept = heldout.kept_epoch(run.path)
-    stand_in = heldout.outcome(resources.open_run(run.path)) if run.epoch != kept else None
-    if stand_in:
-        st.warning(
-            f"What you see below is the model as it was kept, after epoch {kept}. Epoch "
-            f"{run.epoch}, which you chose in the sidebar, has not been tested here yet."
-        )
-    else:
+    found = heldout.outcome(run)
+    missing = found is None
+    if missing and run.epoch != kept:
+        found = heldout.outcome(resources.open_run(run.path))
+    if found is None:
         st.info("This run has not been tested on held-out pictures yet.")
-    split = heldout.find_pictures(run)
-    if split is None:
-        if not stand_in:
-            heldout.offer_pictures(run)
-    elif st.button(f"Test epoch {run.epoch} on {len(split.labels):,} pictures", key="test"):
+    split = heldout.find_pictures(run) if missing else None
+    # One row whichever epoch is on show, so that nothing below moves while epochs are replayed.
+    with st.container(horizontal=True, vertical_alignment="center", key="tested"):
+        if found:
+            when = (
+                f"kept, after epoch {kept}" if found.epoch == kept else f"after epoch {run.epoch}"
+            )
+            rest = f" **Epoch {run.epoch} is not tested yet.**"
+            st.caption(f"Below is the model as it was {when}.{rest * missing}", width="stretch")
+        asked = split is not None and st.button(
+            f"Test epoch {run.epoch} on {len(split.labels):,} pictures", key="test"
+        )
+    if asked:
         heldout.measure_now(run, split)
         st.rerun()
-    return stand_in
+    if found is None and split is None:
+        heldout.offer_pictures(run)
+    return found
 
 
 def list_confusions(names: tuple[str, ...], counts: np.ndarray, cell: Cell) -> None:
@@ -174,6 +179,11 @@ def temperature_words(measured: Reliability, found: Outcome, run: Run) -> str:
         return (
             "These are the probabilities as training left them: no temperature was fitted to "
             "these weights."
+        )
+    if run.temperature == 1:
+        return (
+            f"These are the probabilities as training left them: on {run.calibrated_on:,} other "
+            f"pictures kept out of training, no temperature was found that does better."
         )
     plain = calibration.unscaled(found.probabilities, run.temperature)
     now, without = (

@@ -165,13 +165,15 @@ def test_what_no_temperature_was_fitted_to_is_said_to_be_so(folders: Path) -> No
 
 
 def test_a_snapshot_does_not_borrow_the_kept_weights_temperature(folders: Path) -> None:
-    digits_with(folders, temperature="1.5", calibrated_on="1234")
-    app = open_page(FILE, run="runs/own", epoch="0")
-    assert "as it was kept" in app.warning[0].value
-    assert "fitted on 1,234" in words(app)
+    run = digits_with(folders, temperature="1.5", calibrated_on="1234")
+    own = load_run(run, 9)
+    app = open_page(FILE, run="runs/own", epoch="9")
+    assert "as it was kept" in words(app)
+    assert "temperature **1.500**, fitted on 1,234" in words(app)
     app.button(key="test").click().run()
-    assert not app.exception and not app.warning
-    assert "no temperature was fitted to these weights" in words(app)
+    assert not app.exception and "is not tested yet" not in words(app)
+    assert f"temperature **{own.temperature:.3f}**, fitted on {own.calibrated_on}" in words(app)
+    assert "1,234" not in words(app) and own.calibrated_on > 0
 
 
 def test_how_far_the_accuracy_can_be_trusted_and_the_scores_of_each_class() -> None:
@@ -290,10 +292,11 @@ def test_another_epoch_is_said_plainly_and_can_be_tested(folders: Path) -> None:
     stored = probabilities_of(split.labels, 10, sure)
     write_predictions(path, split.labels, stored, split.fingerprint)
     app = open_page(FILE, run="runs/own", epoch="0")
-    assert "as it was kept, after epoch 2. Epoch 0" in app.warning[0].value
+    assert "as it was kept, after epoch 2. **Epoch 0 is not tested yet.**" in words(app)
     assert "**100.00 %**" in words(app)
     app.button(key="test").click().run()
-    assert not app.exception and not app.warning
+    assert not app.exception and "as it was after epoch 0." in words(app)
+    assert "is not tested yet" not in words(app)
     run = load_run(path, 0)
     mean, std = (np.array(values)[:, None, None] for values in (run.mean, run.std))
     x = torch.from_numpy((split.images / 255 - mean) / std).float()

@@ -224,3 +224,16 @@ def test_without_snapshots_there_is_nothing_to_play(folders: Path) -> None:
     assert app.sidebar.selectbox(key="run").value == "runs/shallow"
     assert len(app.sidebar.select_slider) == 0
     assert "play" not in [button.key for button in app.sidebar.button]
+
+
+@pytest.mark.parametrize("epoch", [0, 9])
+def test_a_snapshots_test_says_which_temperature_it_has(epoch: int) -> None:
+    app = opened("5_Confusion_matrix.py", run="digits", epoch=str(epoch))
+    calm(app.main.button(key="test").click().run())
+    run = load_run(ROOT / "checkpoints" / "digits", epoch)
+    assert run.calibrated_on == 143 and (run.temperature == 1) == (epoch == 0)
+    assert (
+        f"temperature **{run.temperature:.3f}**, fitted on 143 other pictures"
+        if epoch
+        else "as training left them: on 143 other pictures kept out of training, no temperature"
+    ) in made.words(app)
