@@ -16,7 +16,7 @@ from ui.frame import Visit
 from ui.opened import QUIET
 from ui.resources import Walk
 from ui.words import to_the_letter
-from vit import published, runs
+from vit import own_data, published, runs
 from vit.model import VisionTransformer
 from vit.progress import sentence, verdict
 from vit.recipes import RECIPES, Recipe
@@ -245,6 +245,7 @@ def show_settings(config: Mapping[str, Any]) -> None:
     """How the run was made: its recipe and model as tables, and how to make it again."""
     recipe = config["recipe"]
     training = {k: v for k, v in recipe.items() if k not in ("name", "summary", "model")}
+    training["dataset"] = own_data.title(recipe["dataset"])
     model = config["model"] | {"parameters": config["parameters"]}
     st.html(
         f'<style>{_STYLE}</style><div class="settings">'
