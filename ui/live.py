@@ -50,13 +50,13 @@ _STYLE = """
 .run-numbers dt { color: var(--muted); font-size: 0.82rem; font-weight: 400; }
 .run-numbers dd { margin: 0; white-space: nowrap; }
 .run-numbers small { color: var(--muted); font-size: 0.85em; }
-.run-happening { min-height: 3.2em; max-width: 78ch; margin: 0 !important; }
+.run-happening { min-height: 4.9em; max-width: 78ch; margin: 0 !important; }
 .st-key-live-actions { align-items: center; min-height: 2.6rem; row-gap: 0.5rem; }
 .st-key-live-actions > * { width: auto !important; flex: none; }
 .st-key-live-actions [data-testid="stMarkdown"] { flex: 1 1 16rem; color: var(--muted); }
 .st-key-live-actions [data-testid="stPageLink-NavLink"] { width: auto; }
 .st-key-live-actions [data-testid="stPageLink-NavLink"] p { color: var(--query); }
-@media (max-width: 760px) { .run-numbers { grid-template-columns: repeat(2, minmax(0, 1fr)); } .run-state { margin-left: 0; flex-basis: 100%; } .run-happening { min-height: 6.4em; } }
+@media (max-width: 760px) { .run-numbers { grid-template-columns: repeat(2, minmax(0, 1fr)); } .run-state { margin-left: 0; flex-basis: 100%; } .run-happening { min-height: 9.7em; } }
 """  # noqa: E501
 
 
@@ -68,6 +68,14 @@ class Watched(NamedTuple):
     recipe: Recipe | None
     steps: dict[str, np.ndarray]
     rows: learning.Rows
+
+    @property
+    def done(self) -> int:
+        """Training steps done: the live record is written more often than the state."""
+        recorded = self.steps["step"]
+        if self.job.state != "running" or not len(recorded):
+            return self.job.step
+        return max(self.job.step, int(recorded[-1]))
 
 
 def show(path: Path | None) -> None:
@@ -139,7 +147,7 @@ def _headline(watched: Watched) -> str:
     said = STATES[job.state]
     if job.state == "finished" and job.step < job.total:
         said = "Stopped early"
-    share = job.step / job.total if job.total else 0.0
+    share = watched.done / job.total if job.total else 0.0
     if task:
         share = min(task.done / task.total, 1.0) if task.total else 0.0
         said = f"{task.what}{_how_far(task)}"
@@ -174,10 +182,10 @@ def _numbers(watched: Watched) -> dict[str, str]:
         return f"{done} <small>of {total}</small>"
 
     per_epoch = steps_per_epoch(watched)
-    epochs = f"{job.step / per_epoch:.1f}" if per_epoch else dash
+    epochs = f"{watched.done / per_epoch:.1f}" if per_epoch else dash
     measured = bool(len(steps["step"]))
     return {
-        "step": of(f"{job.step:,}", f"{job.total:,}") if job.total else dash,
+        "step": of(f"{watched.done:,}", f"{job.total:,}") if job.total else dash,
         "epoch": of(epochs, f"{watched.recipe.epochs:,}") if watched.recipe and per_epoch else dash,
         "time left": time_left(watched),
         "pictures a second": f"{speed(steps):,.0f}" if measured else dash,
@@ -208,7 +216,7 @@ def time_left(watched: Watched) -> str:
         return "–"
     if not len(watched.steps["step"]) or not job.total:
         return "not measured yet"
-    pictures = (job.total - job.step) * recipe.batch_size
+    pictures = (job.total - watched.done) * recipe.batch_size
     return in_words(pictures / speed(watched.steps))
 
 
@@ -458,8 +466,8 @@ def _teach() -> None:
             "something is wrong, most often the learning rate.\n"
             "3. **They part, or not.** While training and validation move together there is more "
             "to learn. If training pulls away, the model learns its pictures by heart.\n"
-            "4. **It ends with an exam.** The weights that did best on validation are tried once on "
-            "pictures that neither taught nor chose them. Then the model can be opened on every "
+            "4. **It ends with an exam.** The weights that did best on validation are tried once "
+            "on pictures that neither taught nor chose them. Then the model can be opened on every "
             "page, as it was after each epoch that was kept."
         )
         with st.container(horizontal=True, key="live-actions"):

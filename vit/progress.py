@@ -40,12 +40,14 @@ class Verdict:
         gap: training − held-out accuracy at the end.
         rise: of held-out accuracy over the last quarter of the epochs measured.
         apart_from: the epoch since which the gap has been above ``GAP``, if it is at the end.
+        lasting: whether it has been for more than the last of several measured epochs.
     """
 
     kind: Kind
     gap: float
     rise: float
     apart_from: int | None
+    lasting: bool = False
 
 
 def verdict(epochs: np.ndarray, training: np.ndarray, held_out: np.ndarray) -> Verdict:
@@ -60,8 +62,10 @@ def verdict(epochs: np.ndarray, training: np.ndarray, held_out: np.ndarray) -> V
     gaps = training[both] - held_out[both]
     if gaps[-1] > GAP:
         close = np.flatnonzero(gaps <= GAP)
-        since = both[close[-1] + 1] if len(close) else both[0]
-        return Verdict("overfitting", float(gaps[-1]), float(rise), int(epochs[since]))
+        first = close[-1] + 1 if len(close) else 0
+        lasting = len(both) - first >= min(2, len(both))
+        since = int(epochs[both[first]])
+        return Verdict("overfitting", float(gaps[-1]), float(rise), since, bool(lasting))
     kind: Kind = "underfitting" if rise > RISE else "settled"
     return Verdict(kind, float(gaps[-1]), float(rise), None)
 
@@ -207,19 +211,21 @@ def _so_far(judged: Verdict) -> str:
     if judged.kind == "short":
         return "Too few epochs are measured yet to say where this is going."
     if judged.kind == "overfitting":
-        gap_since = (
-            f"training accuracy is {gap:.1f} points above validation accuracy, more than "
-            f"{100 * GAP:.0f} since epoch"
-        )
+        above = f"training accuracy is {gap:.1f} points above validation accuracy"
+        if not judged.lasting:
+            return (
+                f"In the last epoch {above}, after moving with it until then. Should that last, "
+                f"the model is learning by heart (overfitting)."
+            )
+        above += f", more than {100 * GAP:.0f} since epoch {judged.apart_from}"
         if judged.rise > RISE:
             return (
-                f"A gap is opening: {gap_since} {judged.apart_from}. The model begins to learn "
-                f"training pictures by heart (overfitting), but not only that: validation accuracy "
-                f"has risen by {rise:.1f} points {lately}."
+                f"A gap is opening: {above}. The model begins to learn by heart (overfitting), but "
+                f"validation accuracy still rises, by {rise:.1f} points {lately}."
             )
         return (
-            f"A gap is open: {gap_since} {judged.apart_from}, and validation accuracy hardly "
-            f"rises any more. The model learns its training pictures by heart (overfitting)."
+            f"A gap is open: {above}, which hardly rises any more. The model learns its training "
+            f"pictures by heart (overfitting)."
         )
     together = (
         f"Training and validation move together, {abs(gap):.1f} points apart"

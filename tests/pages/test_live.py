@@ -185,6 +185,17 @@ def test_the_numbers_are_those_of_the_files(made: Make) -> None:
     assert ">Training</span>" in html(app) and ">one</span>" in html(app)
 
 
+def test_the_live_record_is_ahead_of_the_status_of_a_run_that_trains(made: Make) -> None:
+    path = made()
+    tell(path, "running", step=70, total=600)
+    app = watch(path)
+    assert numbers(app)["step"] == "90 of 600" and numbers(app)["epoch"] == "4.5 of 30"
+    assert 'aria-valuenow="15"' in html(app)
+    paused = made("paused")
+    tell(paused, "paused", step=70, total=600)
+    assert numbers(watch(paused))["step"] == "70 of 600"
+
+
 def test_the_curves_are_those_of_the_files(made: Make) -> None:
     app = watch(made())
     table = lines(9)
@@ -443,7 +454,7 @@ def test_neighbours_are_averaged_and_a_zoom_gets_more_of_the_points() -> None:
 def test_the_axis_grows_by_doubling_up_to_the_whole_run() -> None:
     ends = [axis_end(step, 1_600) for step in (0, 90, 150, 399, 401, 801, 1_600)]
     assert ends == [12.5, 100, 200, 400, 800, 1_600, 1_600]
-    assert axis_end(250, 250) == 250 and axis_end(0, 0) == 1
+    assert axis_end(250, 250) == 250 and axis_end(0, 0) == 12.5
 
 
 # ---- where the training pictures change, also in the view of a finished model --------------------

@@ -20,6 +20,7 @@ from ui.colours import roles, scale
 MOST = 500  # points sent at once, those of all lines of all charts together
 DOTS = 40  # of a line of single measurements, such as one an epoch
 SMALL = 45  # of a line of a small chart
+UNKNOWN = 100  # steps on the axis of a run that has not said yet how many it will take
 AROUND = 0.1  # the share of a line's points that a zoom leaves to each side of what is in sight
 _HERE = Path(__file__).parent
 _component = st.components.v2.component(
@@ -122,7 +123,7 @@ def zoomed(key: str) -> tuple[float, float] | None:
 def axis_end(last: float, total: int) -> float:
     """Where the axis of steps ends while the run is at step ``last``: at the least of the run's
     halves, quarters, eighths … that leaves room, so that it moves seldom."""
-    end = float(max(total, last, 1))
+    end = float(max(total, last) or UNKNOWN)
     while end / 2 > max(last, 10):
         end /= 2
     return end

@@ -160,13 +160,14 @@ class Chart {
     crop.append(svg("rect", { x: left, y: top - 6, width: right - left, height: bottom - top + 12 }));
 
     const fine = Math.max(0, ...ticks.slice(1).map((tick, i) => -Math.floor(Math.log10(tick - ticks[i]) + 1e-9)));
-    const even = !this.log || Math.abs(ticks[2] - 2 * ticks[1] + ticks[0]) < 1e-9;
+    const even = !this.log || ticks.length < 3 || Math.abs(ticks[2] - 2 * ticks[1] + ticks[0]) < 1e-9;
     for (const tick of ticks) {
       const text = tick < 1e-3 ? tick.toExponential(0).replace("-", "−") : even ? decimal(tick, fine) : String(tick);
       frame.append(svg("line", { x1: left, x2: right, y1: this.y(tick), y2: this.y(tick) }));
       frame.append(svg("text", { class: "tick", x: left - 7, y: this.y(tick) + 4, "text-anchor": "end" }, tick ? text : "0"));
     }
     for (const tick of spaced(first, last, Math.max(2, Math.floor(this.width / 75)))) {
+      if (!Number.isInteger(tick)) continue;
       const near = this.x(tick) > right - 16 ? "end" : "middle";
       frame.append(svg("text", { class: "step", x: near === "end" ? right : this.x(tick), y: bottom + 16, "text-anchor": near }, whole(tick)));
     }
@@ -206,6 +207,7 @@ class Chart {
         high = Math.max(high, value);
       });
     }
+    if (low > high && !this.data.top && !this.data.level) return [0, 1, [0]];
     if (this.log) {
       if (low > high) [low, high] = [0.1, 1];
       const pad = Math.max((high / low) ** 0.05, 1.01);
