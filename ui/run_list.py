@@ -19,14 +19,14 @@ from ui.compare import duration
 from ui.run_facts import Facts, facts
 from ui.run_table import TableRow, Tone, new_choice, new_comparison, run_table
 from ui.words import to_the_letter
-from vit import bundle, jobs, runs, tensorboard
+from vit import bundle, jobs, own_data, runs, tensorboard
 from vit.jobs import Job
 from vit.runs import RunError
 
 SHIPPED = "checkpoints"
 REFRESH = 2.0  # seconds between looks while something trains or waits
 COLUMNS = ("Validation", "Test", "Parameters", "Epochs", "Seed", "Data")
-# In the session: what an action had to say of a run, which question is open about one, and whether
+# In the session: why an action could not be done, which question is open about one, and whether
 # the whole page has to follow what was done in the list.
 _SAID, _OPEN, _WHOLE = "_runs-said", "_runs-open", "_runs-whole"
 _STYLE = """
@@ -104,7 +104,7 @@ def _list(moving: bool) -> None:
                 "You have not trained anything yet. What you train appears here, beside the models "
                 "that came with the app; each can be opened, compared and trained again."
             )
-            st.button("Train one", type="primary", on_click=_leaving(workshop.going("new")))
+            st.button("Train one", type="primary", on_click=_acting(workshop.going("new")))
         shown = _with_tag(found)
         chosen = _chosen(shown)
         run_table(
@@ -144,7 +144,8 @@ def _chosen(shown: Sequence[Listed]) -> Listed:
 def _choose(found: Sequence[Listed]) -> None:
     if (asked := new_choice("runs")) in {each.id for each in found}:
         st.query_params["job"] = asked
-        st.session_state.pop(_OPEN, None)
+        for key in (_SAID, _OPEN):
+            st.session_state.pop(key, None)
 
 
 def compared(found: Sequence[Listed]) -> list[Listed]:
@@ -193,7 +194,7 @@ def _numbers(known: Facts) -> list[str]:
 def data_name(dataset: str) -> str:
     """What a data set is called; of a folder, its last part."""
     names = {"cifar10": "CIFAR-10", "digits": "digits", "random_pixels": "random pixels"}
-    return names.get(dataset) or Path(dataset).name or dataset
+    return names.get(dataset) or Path(own_data.title(dataset)).name or dataset
 
 
 def state_words(job: Job, every: Sequence[Job]) -> tuple[str, Tone]:
@@ -221,14 +222,13 @@ def state_words(job: Job, every: Sequence[Job]) -> tuple[str, Tone]:
 def _about(each: Listed, found: Sequence[Listed]) -> None:
     job = each.job
     st.subheader(to_the_letter(job.name), anchor=False)
-    about, said = st.session_state.get(_SAID, ("", ""))
-    if said and about == each.id:
+    if said := st.session_state.get(_SAID):
         st.warning(to_the_letter(said))
     else:
         st.caption(to_the_letter(about_words(each)))
     with st.container(horizontal=True, key="run-actions"):
         for label, action in actions(each, found).items():
-            st.button(label, key=f"run-{label}", on_click=_acting(each.id, action))
+            st.button(label, key=f"run-{label}", on_click=_acting(action))
         if runs.is_run(job.path):
             st.download_button(
                 "Download",
@@ -240,7 +240,7 @@ def _about(each: Listed, found: Sequence[Listed]) -> None:
             )
     question = st.session_state.get(_OPEN)
     if question == ("label", each.id):
-        _ask_label(each, found)
+        _ask_label(each)
     elif question == ("delete", each.id):
         _ask_delete(each)
 
@@ -293,8 +293,9 @@ def actions(each: Listed, found: Sequence[Listed]) -> dict[str, Callable[[], obj
     return possible
 
 
-def _acting(run: str, action: Callable[[], object]) -> Callable[[], None]:
-    """An action on a run as a callback; what it has to say is shown with the run."""
+def _acting(action: Callable[[], object]) -> Callable[[], None]:
+    """An action as a callback, after which the whole page follows; why it could not be done is
+    said beside the chosen run."""
 
     def act() -> None:
         for key in (_SAID, _OPEN):
@@ -302,15 +303,10 @@ def _acting(run: str, action: Callable[[], object]) -> Callable[[], None]:
         try:
             action()
         except RunError as error:
-            st.session_state[_SAID] = (run, str(error))
+            st.session_state[_SAID] = str(error)
         st.session_state[_WHOLE] = True
 
     return act
-
-
-def _leaving(action: Callable[[], object]) -> Callable[[], None]:
-    """A callback after which the whole page follows."""
-    return _acting("", action)
 
 
 def _ask(what: str, run: str) -> None:
@@ -347,30 +343,23 @@ def _again_with(each: Listed) -> None:
     workshop.go("new")
 
 
-def _ask_label(each: Listed, found: Sequence[Listed]) -> None:
+def _ask_label(each: Listed) -> None:
     job = each.job
-    # With other values come other widgets: what somebody else has changed meanwhile is not undone.
+    # With other values come other fields: what somebody else has changed meanwhile is not undone.
     stamp = zlib.crc32(repr((each.id, job.name, job.tags)).encode())
     keys = {what: f"run-{what}-{stamp}" for what in ("name", "tags")}
-    every = sorted({tag for other in found for tag in other.job.tags})
-    with st.container(border=True, key="run-label"):
-        st.text_input("Name", job.name, max_chars=80, key=keys["name"])
-        st.multiselect(
-            "Tags",
-            every,
-            default=list(job.tags),
-            accept_new_options=True,
-            placeholder="Choose, or type a new one",
-            key=keys["tags"],
-        )
 
-        def save() -> None:
-            name, tags = (st.session_state[keys[what]] for what in ("name", "tags"))
-            jobs.label(job.path, name, tags)
+    def save() -> None:
+        name, tags = (st.session_state[keys[what]] for what in ("name", "tags"))
+        jobs.label(job.path, name, tags.split(","))
 
+    with st.container(key="run-label"), st.form(f"run-labels-{stamp}"):
+        left, right = st.columns(2)
+        left.text_input("Name", job.name, max_chars=80, key=keys["name"])
+        right.text_input("Tags, with commas between", ", ".join(job.tags), key=keys["tags"])
         with st.container(horizontal=True):
-            st.button("Save", type="primary", key="run-save", on_click=_acting(each.id, save))
-            st.button("Cancel", key="run-cancel", on_click=_acting(each.id, lambda: None))
+            st.form_submit_button("Save", type="primary", on_click=_acting(save))
+            st.form_submit_button("Cancel", on_click=_acting(lambda: None))
 
 
 def _ask_delete(each: Listed) -> None:
@@ -383,10 +372,8 @@ def _ask_delete(each: Listed) -> None:
                 state.update(run=state.View().run, epoch=None)
 
         with st.container(horizontal=True):
-            st.button(
-                "Delete for good", type="primary", key="run-sure", on_click=_acting(each.id, delete)
-            )
-            st.button("Keep it", key="run-keep", on_click=_acting(each.id, lambda: None))
+            st.button("Delete for good", type="primary", key="run-sure", on_click=_acting(delete))
+            st.button("Keep it", key="run-keep", on_click=_acting(lambda: None))
 
 
 def what_is_lost(each: Listed) -> str:

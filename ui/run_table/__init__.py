@@ -74,11 +74,14 @@ def run_table(
 
 def new_choice(key: str) -> str:
     """The id that the visitor has just chosen; empty if the browser says nothing of that kind."""
-    value = (st.session_state.get(key) or {}).get("choose")
-    return value if isinstance(value, str) else ""
+    return next(iter(_ids(key, "choose")), "")
 
 
 def new_comparison(key: str) -> list[str]:
     """The ids that the visitor now wants compared."""
-    value = (st.session_state.get(key) or {}).get("compare")
+    return _ids(key, "compare")
+
+
+def _ids(key: str, what: str) -> list[str]:
+    value = (st.session_state.get(key) or {}).get(what)
     return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []

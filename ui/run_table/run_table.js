@@ -2,20 +2,17 @@
 // focus nor the place it was scrolled to is lost, while the runs in it move on.
 
 const LETTERS = "ABCDEFGH";
+const sent = new WeakMap(); // box → what was sent to Python and has not come back yet
 
-export default function ({ parentElement, data, setTriggerValue }) {
+export default function ({ parentElement, data: told, setTriggerValue }) {
   const box = parentElement.querySelector(".box");
   const table = box.querySelector("table");
+  const [chosen] = latest(box, "choose", [told.chosen]);
+  const data = { ...told, chosen, compared: latest(box, "compare", told.compared) };
   for (const [name, colour] of Object.entries(data.colours)) {
     box.style.setProperty(`--${name}`, colour);
   }
-  drawHead(table.tHead, data.columns);
-  const parts = [
-    [data.rows.filter((row) => !row.shipped), ""],
-    [data.rows.filter((row) => row.shipped), "Came with the app"],
-  ];
-  parts.forEach(([rows, title], index) => drawPart(table, index, rows, title, data));
-
+  draw();
   reveal(box, table, data.chosen);
 
   const rowOf = (event) => event.target.closest("tr[data-id]");
@@ -26,7 +23,9 @@ export default function ({ parentElement, data, setTriggerValue }) {
   table.onchange = (event) => {
     const { id } = rowOf(event).dataset;
     const others = data.compared.filter((each) => each !== id);
-    setTriggerValue("compare", event.target.checked ? [...others, id] : others);
+    data.compared = event.target.checked ? [...others, id] : others;
+    send("compare", data.compared);
+    draw();
   };
   table.onkeydown = (event) => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
@@ -39,10 +38,36 @@ export default function ({ parentElement, data, setTriggerValue }) {
     choose(next);
   };
 
-  function choose(row) {
-    for (const each of table.querySelectorAll("tr[data-id]")) mark(each, each === row);
-    if (row.dataset.id !== data.chosen) setTriggerValue("choose", row.dataset.id);
+  function draw() {
+    drawHead(table.tHead, data.columns);
+    drawPart(table, 0, data.rows.filter((row) => !row.shipped), "", data);
+    drawPart(table, 1, data.rows.filter((row) => row.shipped), "Came with the app", data);
   }
+
+  function choose(row) {
+    if (row.dataset.id === data.chosen) return;
+    data.chosen = row.dataset.id;
+    send("choose", [data.chosen]);
+    draw();
+  }
+
+  function send(what, list) {
+    sent.get(box)[what].lists.push(list);
+    setTriggerValue(what, list);
+  }
+}
+
+// The visitor's last word: what Python says counts again once it has heard everything. Without this
+// a second click would be undone, and its successor sent, by the answer to the first.
+function latest(box, what, told) {
+  if (!sent.has(box)) sent.set(box, {});
+  const memory = (sent.get(box)[what] ??= { told: "", lists: [] });
+  const text = told.join("\n");
+  const heard = memory.lists.findIndex((list) => list.join("\n") === text);
+  if (heard >= 0) memory.lists.splice(0, heard + 1);
+  else if (text !== memory.told) memory.lists = [];
+  memory.told = text;
+  return memory.lists.at(-1) ?? told;
 }
 
 // Scroll to a row that was chosen elsewhere, within the box alone.
