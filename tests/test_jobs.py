@@ -253,7 +253,7 @@ def half_trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     "name",
     [runs.STATUS, runs.REQUEST, runs.CONFIG, runs.METRICS, runs.RESUME, runs.MODEL]
-    + ["snapshots/epoch-0001.safetensors", runs.LOCK, runs.PAUSE, runs.LOG],
+    + ["snapshots/epoch-0001.safetensors", runs.STEPS, runs.LOCK, runs.PAUSE, runs.LOG],
 )
 def test_a_damaged_file_costs_no_more_than_itself(
     half_trained: Path, tmp_path: Path, name: str, damage: str, capsys: pytest.CaptureFixture[str]
@@ -292,7 +292,9 @@ def test_a_damaged_file_costs_no_more_than_itself(
     assert "Traceback" not in said
     if code == 2:
         assert "error: " in said.splitlines()[-1]
-    unwritable = damage == "a folder" and name in (runs.STATUS, runs.MODEL, runs.LOCK, runs.PAUSE)
+    unwritable = damage == "a folder" and name in (
+        *(runs.STATUS, runs.MODEL, runs.STEPS, runs.LOCK, runs.PAUSE),
+    )
     needed = name in (runs.CONFIG, runs.METRICS, runs.RESUME)
     if name == runs.RESUME and damage == "missing":
         assert code == 0  # as after a kill in the first epoch, which is all that is trained again
@@ -303,6 +305,9 @@ def test_a_damaged_file_costs_no_more_than_itself(
     else:
         assert code == 0 and jobs.look(path).state == "finished"
         assert runs.load_run(path).model
+        steps = [30.0, 40.0] if name == runs.STEPS else [10.0, 20.0, 30.0, 40.0]
+        if damage != "half":
+            assert runs.read_steps(path)["step"].tolist() == steps
 
 
 def test_a_damaged_queue_lets_the_others_through(run: Path) -> None:

@@ -4,12 +4,13 @@ They are forked from a server that has PyTorch imported, so each starts in a mom
 do is what ``python -m vit.train`` does.
 """
 
+import json
 import multiprocessing
 import os
 import resource
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -52,7 +53,8 @@ def train_debug(
 ) -> None:
     """Train the recipe ``debug`` with seed 3 in this process, going on where a run is there.
 
-    kill_at: kill -9 right before its file of this number is put in its place; 0 for never.
+    kill_at: kill -9 at what it writes as this number, right before a file is put in its place or
+        in the middle of a line of the live record; 0 for never.
     room: bytes that a file may have, 0 for any number: a small disk.
     log: where what is written to stderr goes.
     end_after: ask it to end (SIGTERM) right after its first file of this name is in its place.
@@ -60,20 +62,31 @@ def train_debug(
     torch.set_num_threads(1)
     with open(log or os.devnull, "a") as file:
         os.dup2(file.fileno(), 2)
-    replaced, replace = 0, os.replace
+    written, replace, append = 0, os.replace, runs.append_step
 
     def counting_replace(source: str, target: Path) -> None:
-        nonlocal replaced, end_after
+        nonlocal written, end_after
         if target.is_relative_to(out):
-            replaced += 1
-            if replaced == kill_at:
+            written += 1
+            if written == kill_at:
                 os.kill(os.getpid(), signal.SIGKILL)
         replace(source, target)
         if target.name == end_after:
             end_after = ""
             os.kill(os.getpid(), signal.SIGTERM)
 
-    os.replace = counting_replace
+    def counting_append(path: Path, values: Sequence[float]) -> None:
+        nonlocal written
+        written += 1
+        if written == kill_at:
+            with open(path / runs.STEPS, "ab") as file:
+                file.write(
+                    json.dumps(dict(zip(runs.STEP_COLUMNS, values, strict=True)))[:50].encode()
+                )
+            os.kill(os.getpid(), signal.SIGKILL)
+        append(path, values)
+
+    os.replace, runs.append_step = counting_replace, counting_append
     if room:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # so that writing too much is an error
         resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
