@@ -1,6 +1,7 @@
 """What TensorBoard reads is what the run recorded; its own reader says so."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -31,8 +32,10 @@ def assert_curve(found: Curve, expected: Curve) -> None:
 
 
 def test_a_run_by_epochs(tmp_path: Path) -> None:
-    count = tensorboard.write_events(DIGITS, tmp_path)
-    found = read(tmp_path)
+    run = shutil.copytree(DIGITS, tmp_path / "run")
+    (run / runs.STEPS).unlink()  # as a run of before there was such a record
+    count = tensorboard.write_events(run, tmp_path / "events")
+    found = read(tmp_path / "events")
     rows = [json.loads(line) for line in (DIGITS / "metrics.jsonl").read_text().splitlines()]
     expected = {
         "loss/training": "train_loss",
@@ -47,7 +50,8 @@ def test_a_run_by_epochs(tmp_path: Path) -> None:
     }
     assert found.keys() == expected.keys()
     for name, key in expected.items():
-        assert_curve(found[name], [(row["step"], row[key]) for row in rows])
+        measured = [(row["step"], row[key]) for row in rows if row[key] is not None]
+        assert_curve(found[name], measured)
     assert count == sum(map(len, found.values()))
 
 
@@ -90,7 +94,7 @@ def test_writing_again_replaces_what_was_written_and_nothing_else(tmp_path: Path
     for _ in range(2):
         tensorboard.write_events(DIGITS, tmp_path)
     assert other.exists() and len(list(tmp_path.iterdir())) == 2
-    assert len(read(tmp_path)["loss/test"]) == len(runs.read_metrics(DIGITS))
+    assert len(read(tmp_path)["loss/validation"]) == len(runs.read_metrics(DIGITS))
 
 
 def test_the_command_takes_a_folder_of_runs(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
@@ -102,12 +106,12 @@ def test_the_command_takes_a_folder_of_runs(tmp_path: Path, capsys: pytest.Captu
     assert tensorboard.main([str(runs_dir), "--out", str(out)]) == 2
     said = capsys.readouterr()
     assert "is damaged" in said.err and f"tensorboard --logdir {out}" in said.out
-    assert {name: len(read(out / name)["loss/test"]) for name in ("one", "two")} == {
+    assert {name: len(read(out / name)["loss/validation"]) for name in ("one", "two")} == {
         "one": 2,
         "two": 2,
     }
     assert tensorboard.main([str(runs_dir / "one")]) == 0
-    assert len(read(runs_dir / "one" / "tensorboard")["loss/test"]) == 2
+    assert len(read(runs_dir / "one" / "tensorboard")["loss/validation"]) == 2
     with pytest.raises(SystemExit) as ended:
         tensorboard.main([str(out)])
     assert ended.value.code == 2 and "no run with curves" in capsys.readouterr().err
