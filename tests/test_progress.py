@@ -106,6 +106,8 @@ def test_system_as_runs_as_they_would_be_told_of_while_they_trained() -> None:
     assert said(C).startswith("Nothing is measured yet")
     ended = happening(NOTHING, *points(A_FLAT), classes=10, warmup=0, ended=True)
     assert ended == sentence(judge(A_FLAT))
+    failed = happening(NOTHING, *points(A_FLAT), classes=10, warmup=0, ended=True, failed=True)
+    assert failed == said(A_FLAT), "it did not end as it was meant to"
 
 
 def test_harder_training_pictures_open_no_gap() -> None:

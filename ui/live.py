@@ -56,7 +56,7 @@ _STYLE = """
 .st-key-live-actions [data-testid="stMarkdown"] { flex: 1 1 16rem; color: var(--muted); }
 .st-key-live-actions [data-testid="stPageLink-NavLink"] { width: auto; }
 .st-key-live-actions [data-testid="stPageLink-NavLink"] p { color: var(--query); }
-@media (max-width: 760px) { .run-numbers { grid-template-columns: repeat(2, minmax(0, 1fr)); } .run-state { margin-left: 0; flex-basis: 100%; } .run-happening { min-height: 9.7em; } }
+@media (max-width: 760px) { .run-numbers { grid-template-columns: repeat(2, minmax(0, 1fr)); } .run-state { margin-left: 0; flex-basis: 100%; } .run-happening { min-height: 9.7em; } .st-key-live-actions { min-height: 7rem; align-content: start; } }
 """  # noqa: E501
 
 
@@ -131,9 +131,11 @@ def _watch(path: Path) -> None:
         return
     st.html(_headline(watched))
     _actions(watched)
-    title = "What is happening." if watched.job.state in ("running", "queued") else "What happened."
+    title = {"running": "What is happening.", "finished": "What happened."}
     words = escape(happening_words(watched))
-    st.html(f'<p class="run-happening"><b>{title}</b> {words}</p>')
+    st.html(
+        f'<p class="run-happening"><b>{title.get(watched.job.state, "So far.")}</b> {words}</p>'
+    )
     _curves(watched)
     _outcome(watched)
 
@@ -283,7 +285,9 @@ def _possible(job: Job) -> list[tuple[str, Callable[[Path], None], bool]]:
         return [("Train on", jobs.resume, False), keep if job.wish == "pause" else pause]
     if job.state == "finished":
         return [("Resume", jobs.resume, False)] if job.step < job.total else []
-    first = ("Pause", jobs.pause, False) if job.state == "queued" else ("Resume", jobs.resume, True)
+    first = ("Resume", jobs.resume, job.state != "failed")
+    if job.state == "queued":
+        first = ("Pause", jobs.pause, False)
     return [first, *([keep] if (job.path / runs.RESUME).exists() else [])]
 
 
@@ -340,6 +344,7 @@ def happening_words(watched: Watched) -> str:
         classes=recipe.model.num_classes,
         warmup=recipe.warmup_epochs,
         ended=job.state in ("finished", "failed"),
+        failed=job.state == "failed",
     )
 
 

@@ -181,6 +181,7 @@ def happening(
     classes: int,
     warmup: float,
     ended: bool,
+    failed: bool = False,
 ) -> str:
     """What happens in a run, in a sentence or two.
 
@@ -188,11 +189,15 @@ def happening(
         steps: its live record, see :func:`vit.runs.read_steps`.
         epochs, training, held_out: accuracies after each epoch, as for :func:`verdict`.
         classes, warmup: see :func:`course`.
-        ended: whether it trains no more.
+        ended, failed: whether it trains no more, and whether an error was the reason.
     """
     judged = verdict(epochs, training, held_out)
     if not len(steps["loss"]):
-        return sentence(judged, ended) if judged.kind != "short" else _nothing_yet(classes, ended)
+        return (
+            sentence(judged, ended and not failed)
+            if judged.kind != "short"
+            else _nothing_yet(classes, ended)
+        )
     seen = course(steps, classes, warmup)
     if seen.trend != "moving":
         return _why_not(seen, steps, warmup, ended)
@@ -202,7 +207,7 @@ def happening(
             f"costs {_guess(seen)}. What that is worth on pictures it does not learn from, "
             f"validation says once two epochs are done."
         )
-    return sentence(judged, ended)
+    return sentence(judged, ended and not failed)
 
 
 def _so_far(judged: Verdict) -> str:
