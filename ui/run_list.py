@@ -2,6 +2,7 @@
 
 import io
 import re
+import shlex
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -34,8 +35,10 @@ _STYLE = """
 .st-key-run-chosen h3 { padding-top: 0.4rem; overflow-wrap: anywhere; }
 .st-key-run-actions { gap: 0.5rem; }
 .st-key-run-actions button { white-space: nowrap; }
+:is(.st-key-run-label, .st-key-run-delete) { margin-top: 0.6rem; }
+.st-key-run-import [data-testid="stFileUploaderDropzone"] { flex-direction: row; align-items: center; gap: 0.7rem; min-height: 0; padding: 0.35rem; border-style: dashed; }
 .st-key-run-import [data-testid="stFileUploaderDropzone"]::after { content: "or drop a zip here"; }
-"""
+"""  # noqa: E501
 
 
 @dataclass(frozen=True)
@@ -381,7 +384,7 @@ def what_is_lost(each: Listed) -> str:
     path = each.job.path
     size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
     epochs = len(each.facts.rows) if each.facts else 0
-    if not runs.is_run(path):
+    if not epochs and not runs.is_run(path):
         return "It has not learned anything yet; only its settings are lost."
     snapshots = len(runs.list_epochs(path))
     return (
@@ -480,6 +483,9 @@ def _in_tensorboard() -> None:
         if not tensorboard.is_installed():
             st.markdown("TensorBoard is not installed beside this app. Install it first:")
             st.code("pip install tensorboard", language="bash")
-        st.markdown("This writes the curves of all runs as TensorBoard reads them, and opens it:")
-        place = resources.runs_dir()
+        st.markdown(
+            "In the app's folder, this writes the curves of all runs as TensorBoard reads them, "
+            "and opens it:"
+        )
+        place = shlex.quote(str(resources.runs_dir()))
         st.code(f"python -m vit.tensorboard {place}\ntensorboard --logdir {place}", language="bash")

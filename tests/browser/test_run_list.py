@@ -22,6 +22,7 @@ PATIENCE = 120_000  # ms; two runs of two epochs take a few seconds on a quiet m
 NAME = "<img src=x onerror=alert(1)> **bold** $x^2$ :red[x]"
 TAG = "<b>tag</b> _a_"
 SHIPPED = 2
+expect.set_options(timeout=30_000)  # a busy machine is no failure
 
 Settled = Callable[[Page], Page]
 
