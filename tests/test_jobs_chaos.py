@@ -431,6 +431,7 @@ def read_often(runs_dir: Path, stop: Path) -> None:
                 assert runs.load_run(job.path, epoch).epoch == epoch
             if rows:
                 assert runs.load_run(job.path).epoch <= 3
+        time.sleep(1)  # else there would be nothing left for training, which comes last
 
 
 def test_two_workers_and_ten_readers_on_one_directory(family: Path, tmp_path: Path) -> None:
