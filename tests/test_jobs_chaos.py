@@ -444,14 +444,10 @@ def test_two_workers_and_ten_readers_on_one_directory(family: Path, tmp_path: Pa
         jobs.keep_going = keep_going
     with ExitStack() as stack:
         readers = [stack.enter_context(process(read_often, family, stop)) for _ in range(10)]
-        workers = [
-            stack.enter_context(
-                subprocess.Popen(
-                    [sys.executable, "-m", "vit.worker", str(family)], stderr=subprocess.PIPE
-                )
-            )
-            for _ in range(2)
-        ]
+        command = [sys.executable, "-m", "vit.worker", str(family)]
+        workers = [subprocess.Popen(command, stderr=subprocess.PIPE) for _ in range(2)]
+        for worker in workers:
+            stack.callback(worker.kill)
         said = [worker.communicate(timeout=PATIENCE)[1].decode() for worker in workers]
         wait_for(lambda: {job.state for job in jobs.list_jobs(family)} == {"finished"})
         stop.touch()
