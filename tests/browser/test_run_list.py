@@ -23,6 +23,7 @@ NAME = "<img src=x onerror=alert(1)> **bold** $x^2$ :red[x]"
 TAG = "<b>tag</b> _a_"
 SHIPPED = 2
 expect.set_options(timeout=30_000)  # a busy machine is no failure
+pytestmark = pytest.mark.timeout(900)
 
 Settled = Callable[[Page], Page]
 
