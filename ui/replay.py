@@ -4,8 +4,13 @@ Play goes on from where the page came to rest: a fragment at the page's very end
 the next epoch into the URL and has the page drawn again. So it never outruns the page, and every
 visitor has their own. What was on show when play drew it last is remembered in the session: as
 soon as anything else is (another picture, model, epoch or page), play has ended.
+
+Until the browser has drawn a step, all that it sends still names the epoch before, as if the
+visitor had moved the slider back. Such an echo moves nothing.
 """
 
+import math
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +22,11 @@ from vit.runs import list_epochs
 
 KEPT = "kept"
 PACE = 1.2  # seconds from a page at rest to the next snapshot
+ECHOES = 0.5  # seconds from a page at rest until the browser surely has the slider as it was drawn
+_SLIDER = "view-epoch"
 _PLAYING = "_playing"
+_DRAWN = "_epoch-drawn"  # where the slider was last drawn, or moved to by the visitor
+_REPLACED = "_epochs-replaced"  # where it stood before that, each with the time it echoes until
 
 
 def choose_epoch(page: str, view: View, path: Path) -> None:
@@ -28,15 +37,13 @@ def choose_epoch(page: str, view: View, path: Path) -> None:
         return
     stops = [*epochs, None]
     at = stops.index(view.epoch) if view.epoch in stops else len(epochs)
+    _move_slider(KEPT if stops[at] is None else stops[at])
     st.select_slider(
         "Epoch",
         [*epochs, KEPT],
         format_func=lambda epoch: epoch if epoch == KEPT else f"{epoch}",
-        **state.bound(
-            "epoch",
-            KEPT if stops[at] is None else stops[at],
-            to_view=lambda chosen: None if chosen == KEPT else chosen,
-        ),
+        key=_SLIDER,
+        on_change=_slider_moved,
         help="The model as it was after that epoch of training; 0 is untrained. Kept: the "
         "weights that training chose in the end.",
     )
@@ -61,6 +68,21 @@ def choose_epoch(page: str, view: View, path: Path) -> None:
         _step("Later", stops[min(at + 1, len(epochs))], disabled=at == len(epochs))
 
 
+def _move_slider(to: int | str) -> None:
+    before = st.session_state.get(_DRAWN, to)
+    if before != to:
+        st.session_state.setdefault(_REPLACED, {})[before] = math.inf
+    st.session_state[_DRAWN] = st.session_state[_SLIDER] = to
+
+
+def _slider_moved() -> None:
+    chosen = st.session_state[_SLIDER]
+    if time.monotonic() < st.session_state.get(_REPLACED, {}).get(chosen, 0):
+        return
+    st.session_state[_DRAWN] = chosen
+    state.update(epoch=None if chosen == KEPT else chosen)
+
+
 def _step(label: str, epoch: int | None, disabled: bool) -> None:
     def step() -> None:
         state.update(epoch=epoch)
@@ -83,7 +105,12 @@ def _is_playing(page: str, view: View) -> bool:
 def go_on(page: str, view: View, path: Path) -> None:
     """While play is on, wait, then show the next snapshot. To be called last on a page, so that
     the wait begins when all of it is drawn."""
-    drawn = False
+    drawn, now = False, time.monotonic()
+    st.session_state[_REPLACED] = {
+        epoch: min(until, now + ECHOES)
+        for epoch, until in st.session_state.get(_REPLACED, {}).items()
+        if now < until
+    }
 
     # Without play it is there as well, though idle, so that the page's end stays where it is.
     @st.fragment(run_every=PACE if _is_playing(page, view) else None)

@@ -1,6 +1,7 @@
 """The model's epoch: the slider, the steps, and what play does and what ends it."""
 
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -159,6 +160,27 @@ def test_play_ends_when_something_else_is_chosen(change: str) -> None:
     app.query_params.update({"img": "cat-photo", "framing": "crop", "run": "digits", "epoch": "4"})
     app.switch_page(str(ROOT / "app.py"))
     assert not is_playing(calm(app.run())), "it does not come back by itself"
+
+
+def test_what_the_browser_has_not_drawn_yet_moves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a step, a click sent before the browser has the new slider says the old epoch with it;
+    a moment later the same value is the visitor's own choice."""
+    app = opened("3_Attention.py", run="digits", epoch="4")
+    press(app, "step-Later")
+    press(app, "step-Later")
+    assert epoch_of(app) == 9
+    for echo in (4, 6):
+        app.sidebar.select_slider(key="view-epoch").set_value(echo)
+        app.query_params["token"] = str(echo)
+        calm(app.run())
+        assert epoch_of(app) == 9 and query(app, "token") == str(echo)
+    later = time.monotonic() + 2 * replay.ECHOES
+    monkeypatch.setattr(replay.time, "monotonic", lambda: later)
+    calm(app.sidebar.select_slider(key="view-epoch").set_value(6).run())
+    assert epoch_of(app) == 6
+    for own in (9, 6, 9):  # to and fro, as fast as one likes
+        calm(app.sidebar.select_slider(key="view-epoch").set_value(own).run())
+        assert epoch_of(app) == own
 
 
 def test_a_choice_on_the_page_does_not_end_it() -> None:
