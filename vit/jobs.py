@@ -32,6 +32,7 @@ its turn comes     queued      running       the worker takes the lock and hands
 last epoch         running     finished      the trainer
 ``pause``          queued      paused        a file ``pause``; the worker passes it over
 ``pause``          running     paused        the trainer sees the file within ten steps and leaves
+                                             (while it fetches or reads pictures, at once)
 ``resume``         paused,     queued        the file is removed, the run goes to the queue's end
                    interrupted,
                    failed
