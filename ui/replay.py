@@ -60,7 +60,7 @@ def choose_epoch(page: str, view: View, path: Path) -> None:
     with st.container(horizontal=True, gap="small", key="replay"):
         _step("Earlier", stops[at - 1], disabled=at == 0)
         st.button(
-            "Pause" if playing else "Play epochs",
+            "Pause epochs" if playing else "Play epochs",
             key="play",
             on_click=pause if playing else play,
             width="stretch",

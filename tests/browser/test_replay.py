@@ -1,16 +1,21 @@
 """Play through a run's snapshots in a real browser: its pace, what stays in place, what ends it."""
 
+import os
 import re
+import shutil
+import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
+import psutil
 import pytest
 from playwright.sync_api import Locator, Page, TimeoutError, expect
 
 from tests.browser.test_visit import ADDRESSES
 from tests.pages.made import ROOT, own_walk
 from ui import replay
-from vit import load_run, runs
+from vit import claims, load_run, runs
 
 Open = Callable[..., Page]
 DIGITS = ROOT / "checkpoints" / "digits"
@@ -63,7 +68,7 @@ def test_played_by_keyboard_everything_stays_in_place(
     page.evaluate(WATCH)
     button(page).focus()
     page.keyboard.press("Enter")
-    expect(button(page)).to_have_text("Pause")
+    expect(button(page)).to_have_text("Pause epochs")
     for epoch in [*EPOCHS[-4:], None]:
         wait_for_epoch(page, epoch)
         settled(page)
@@ -77,10 +82,10 @@ def test_played_by_keyboard_everything_stays_in_place(
     log = page.evaluate("window.log")
     steps = [(time, epoch_of(what)) for time, what in log if what.startswith("?")]
     assert [epoch for _, epoch in steps] == [*EPOCHS[-4:], None]
-    for time, _ in steps:
+    for stepped, _ in steps:
         # Before a step the page is at rest, but for the moment in which the wait itself runs.
-        rests = [t for t, what in log if what == "notRunning" and t < time]
-        assert time - rests[-1] > 0.9 * replay.PACE
+        rests = [at for at, what in log if what == "notRunning" and at < stepped]
+        assert stepped - rests[-1] > 0.9 * replay.PACE
 
 
 @pytest.mark.parametrize("name", ADDRESSES)
@@ -137,7 +142,7 @@ def test_two_visitors_play_apart(playing: Page, opened: Open) -> None:
     expect_rest(other)
     assert epoch_of(other.url) == EPOCHS[-1]
     assert EPOCHS.index(epoch_of(playing.url)) > EPOCHS.index(there), "the first plays on"
-    expect(button(playing)).to_have_text("Pause")
+    expect(button(playing)).to_have_text("Pause epochs")
 
 
 def test_a_choice_on_the_board_meanwhile_is_kept(playing: Page) -> None:
@@ -147,4 +152,37 @@ def test_a_choice_on_the_board_meanwhile_is_kept(playing: Page) -> None:
     playing.wait_for_url(re.compile("token=1"))
     wait_for_epoch(playing, EPOCHS[4])
     assert "token=1" in playing.url
-    expect(button(playing)).to_have_text("Pause")
+    expect(button(playing)).to_have_text("Pause epochs")
+
+
+def test_quick_steps_all_count(opened: Open, settled: Callable[[Page], Page]) -> None:
+    """Clicks that are sent before the browser has drawn the last step do not undo it."""
+    page = opened(f"/Attention?run=digits&epoch={EPOCHS[0]}")
+    for epoch in EPOCHS[1:6]:
+        page.get_by_role("button", name="Later").click()
+        wait_for_epoch(page, epoch)  # the address is there before the page is
+    settled(page)
+    slider = page.get_by_role("slider", name="Epoch")
+    expect(slider).to_have_attribute("aria-valuetext", str(EPOCHS[5]))
+    assert epoch_of(page.url) == EPOCHS[5]
+
+
+def test_it_plays_while_a_run_is_watched(opened: Open, tmp_path: Path) -> None:
+    """The Watch view asks anew every second, with whatever the browser has by then."""
+    path = shutil.copytree(DIGITS, tmp_path / "own")
+    process = {"pid": os.getpid(), "started": psutil.Process().create_time()}
+    status = {"state": "running", "step": 10, "total": 1000, "heartbeat": time.time()}
+    with claims.hold(path):
+        runs.write_json(path / runs.STATUS, {**status, **process, "error": None, "task": None})
+        page = opened(
+            f"/Training?show=watch&run=digits&epoch={EPOCHS[-4]}", {"VIT_RUNS_DIR": str(tmp_path)}
+        )
+        expect(page.get_by_role("button", name="Stop and keep")).to_be_visible()
+        page.evaluate(WATCH)
+        button(page).click()
+        wait_for_epoch(page, None)
+        expect(button(page)).to_have_text("Play epochs")
+        log = page.evaluate("window.log")
+    ticks = sum(what == "running" for _, what in log)
+    assert ticks > 2 * len(EPOCHS[-4:]), "it was watched meanwhile"
+    assert [epoch_of(what) for _, what in log if what.startswith("?")] == [*EPOCHS[-3:], None]

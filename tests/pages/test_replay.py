@@ -93,8 +93,8 @@ def epoch_of(app: AppTest) -> int | None:
 
 def is_playing(app: AppTest) -> bool:
     label = app.sidebar.button(key="play").label
-    assert label in ("Pause", "Play epochs")
-    return label == "Pause"
+    assert label in ("Pause epochs", "Play epochs")
+    return label == "Pause epochs"
 
 
 @pytest.mark.parametrize("file", ["", "3_Attention.py", "6_Training.py"])
