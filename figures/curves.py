@@ -7,7 +7,7 @@ from html import escape
 import numpy as np
 import plotly.graph_objects as go
 
-from figures.layout import settle
+from figures.layout import legend_below, settle
 from figures.theme import Palette
 
 NARROW = 270  # pixels that a chart is wide on a phone …
@@ -85,15 +85,7 @@ def curves(
     settle(figure, palette, height=height, left=8, top=10 + 13 * max(len(taken), 2) if marks else 8)
     figure.update_layout(
         showlegend=len(lines) > 1,
-        legend={
-            "orientation": "h",
-            "y": -60 / height,
-            "yanchor": "top",
-            "x": 0,
-            "itemclick": False,
-            "itemdoubleclick": False,
-            "font": {"size": 12},
-        },
+        legend=legend_below(-60 / height),
         hovermode="x unified",
     )
     figure.update_xaxes(

@@ -28,6 +28,19 @@ def settle(figure: go.Figure, palette: Palette, *, height: int, left: int, top: 
     )
 
 
+def legend_below(y: float) -> dict[str, object]:
+    """A legend in a row under the plot, its top at ``y`` plot heights; clicks change nothing."""
+    return {
+        "orientation": "h",
+        "y": y,
+        "yanchor": "top",
+        "x": 0,
+        "itemclick": False,
+        "itemdoubleclick": False,
+        "font": {"size": 12},
+    }
+
+
 def colour_bar(title: str, **options: object) -> dict[str, object]:
     """A slim colour bar with its tensor or unit written along it."""
     label = {"text": title, "side": "right", "font": {"size": 11}}

@@ -7,7 +7,7 @@ from html import escape
 import numpy as np
 import plotly.graph_objects as go
 
-from figures.layout import settle
+from figures.layout import legend_below, settle
 from figures.theme import Palette
 
 _ROW = 22  # pixels for each phase
@@ -77,15 +77,7 @@ def schedule(
     figure.update_layout(
         margin_b=bottom,
         showlegend=len(rates) > 1,
-        legend={
-            "orientation": "h",
-            "y": -42 / _PLOT,
-            "yanchor": "top",
-            "x": 0,
-            "itemclick": False,
-            "itemdoubleclick": False,
-            "font": {"size": 12},
-        },
+        legend=legend_below(-42 / _PLOT),
         hovermode="x unified",
     )
     figure.update_xaxes(

@@ -12,6 +12,7 @@ import streamlit as st
 
 from figures.curves import curves
 from ui import frame, heldout, learning, new_run, resources, state, workshop
+from ui.amounts import in_time
 from ui.live_chart import Chart, Line, live_chart
 from ui.opened import QUIET
 from ui.pictures import ROOT
@@ -219,18 +220,7 @@ def time_left(watched: Watched) -> str:
     if not len(watched.steps["step"]) or not job.total:
         return "not measured yet"
     pictures = (job.total - watched.done) * recipe.batch_size
-    return in_words(pictures / speed(watched.steps))
-
-
-def in_words(seconds: float) -> str:
-    """A length of time as exactly as an estimate deserves: ``about 40 s``, ``about 12 min``."""
-    if seconds < 10:
-        return "a few seconds"
-    if seconds < 90:
-        return f"about {5 * round(seconds / 5)} s"
-    if seconds < 90 * 60:
-        return f"about {seconds / 60:.0f} min"
-    return f"about {seconds / 3600:.1f} h"
+    return in_time(pictures / speed(watched.steps))
 
 
 # ---- what can be done ---------------------------------------------------------------------------

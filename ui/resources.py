@@ -81,7 +81,7 @@ def available_runs() -> dict[str, Path]:
     }
 
 
-def _stamp(file: Path) -> int:
+def stamp(file: Path) -> int:
     """Changes when the file does; 0 while it is not there."""
     try:
         return file.stat().st_mtime_ns
@@ -96,7 +96,7 @@ def open_run(path: Path, epoch: int | None = None) -> Run:
         RunError: if it cannot be opened.
     """
     file = path / runs.MODEL if epoch is None else runs.snapshot_path(path, epoch)
-    return _load(str(path), epoch, _stamp(file))
+    return _load(str(path), epoch, stamp(file))
 
 
 @st.cache_resource(max_entries=12, show_spinner=False)
@@ -106,7 +106,7 @@ def _load(path: str, epoch: int | None, stamp: int) -> Run:
 
 def held_out_record(path: Path) -> Record | None:
     """How the run did on its test split; None if that has not been measured (yet)."""
-    return _held_out_record(str(path), _stamp(path / runs.PREDICTIONS))
+    return _held_out_record(str(path), stamp(path / runs.PREDICTIONS))
 
 
 @st.cache_resource(max_entries=32, show_spinner=False)

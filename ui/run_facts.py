@@ -71,7 +71,7 @@ class Facts:
 def facts(path: Path) -> Facts | None:
     """The facts of a run; None if its settings cannot be read, as where it was removed."""
     files = (jobs.settings_file(path), path / runs.METRICS, path / runs.PREDICTIONS)
-    return _facts(str(path), tuple(resources._stamp(file) for file in files))
+    return _facts(str(path), tuple(resources.stamp(file) for file in files))
 
 
 @st.cache_resource(max_entries=256, show_spinner=False)

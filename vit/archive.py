@@ -55,7 +55,7 @@ def _refuse_attacks(path: Path, entries: list[zipfile.ZipInfo]) -> None:
             "give the folder instead."
         )
     for entry in entries:
-        reason = _attack(entry)
+        reason = attack(entry)
         if reason:
             raise DataError(
                 f"{path} is refused: its entry {entry.orig_filename[:80]!r} {reason}. Zip the "
@@ -63,7 +63,8 @@ def _refuse_attacks(path: Path, entries: list[zipfile.ZipInfo]) -> None:
             )
 
 
-def _attack(entry: zipfile.ZipInfo) -> str | None:
+def attack(entry: zipfile.ZipInfo) -> str | None:
+    """What an entry has that no honest zip has, in words; None if it is in order."""
     name = entry.orig_filename  # `filename` has what follows a NUL cut off
     if name.startswith("/") or re.match("[A-Za-z]:", name) or ".." in name.split("/"):
         return "points outside of the zip"

@@ -186,7 +186,7 @@ def _entries(zipped: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
     if len(found) > archive.MAX_ENTRIES:
         raise _refused(f"it holds {len(found):,} files, where a run has a few dozen.")
     for entry in found:
-        if reason := archive._attack(entry):
+        if reason := archive.attack(entry):
             raise _refused(f"its entry {entry.orig_filename[:80]!r} {reason}.")
     names = [entry.filename for entry in found]
     tops = {name.removesuffix(runs.CONFIG) for name in names if _is_config(name)}
@@ -537,7 +537,7 @@ def _settle(draft: Path, runs_dir: Path, request: Any, recipe: Recipe) -> Path:
     name = name if isinstance(name, str) and name.strip() else recipe.name
     tags = [tag for tag in tags if isinstance(tag, str)] if isinstance(tags, list) else []
     jobs.label(draft, name, tags)
-    path = jobs._new_folder(runs_dir, name)
+    path = jobs.new_folder(runs_dir, name)
     try:
         os.rename(draft, path)
     except OSError:

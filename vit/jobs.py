@@ -311,7 +311,7 @@ def start(
         "seed": seed,
     }
     with _acting(runs_dir):
-        path = _new_folder(runs_dir, name)
+        path = new_folder(runs_dir, name)
         try:
             runs.write_json(path / runs.REQUEST, request)
             _queue(path)
@@ -550,7 +550,7 @@ def _labels(tags: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(filter(None, (_label(tag, 40) for tag in tags))))[:20]
 
 
-def _new_folder(runs_dir: Path, name: str) -> Path:
+def new_folder(runs_dir: Path, name: str) -> Path:
     """A new folder whose name holds nothing but letters, digits and hyphens of ``name``."""
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
     stem = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:40].strip("-") or "run"

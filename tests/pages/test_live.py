@@ -288,17 +288,6 @@ def test_damaged_files_and_removed_runs_are_sentences(made: Make, held: ExitStac
     assert "A run" in html(app) and other.exists()
 
 
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [
-        (4, "a few seconds"), (38, "about 40 s"), (89, "about 90 s"), (100, "about 2 min"),
-        (3_000, "about 50 min"), (9_000, "about 2.5 h"),
-    ],
-)  # fmt: skip
-def test_lengths_of_time(seconds: float, words: str) -> None:
-    assert live.in_words(seconds) == words
-
-
 # ---- what can be done ----------------------------------------------------------------------------
 
 
